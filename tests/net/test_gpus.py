@@ -142,6 +142,14 @@ class Machines(GpusTest):
         self.perf_all(places, *self.SIZES)
 
 
+class ResidencyTest(GpusTest):
+    """Blocks wait for multiprocessors: runs that wait for the other host must leave theirs to others."""
+
+    def test_two_hosts_begin_many_runs_in_opposite_orders(self):
+        few = {"STANDIN_CUDA_RESIDENCY": 1}
+        self.play(self.places(1, 1, variables=few), "many-streams-in-any-order")
+
+
 class Kinds(GpusTest):
     def test_a_communicator_has_one_kind(self):
         (one, _), (two, _) = self.places(1, 1, devices=["cuda:0x1", "host:1"])

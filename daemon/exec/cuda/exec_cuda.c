@@ -166,9 +166,19 @@ static bool cuda_poll(exec_t *base, exec_end_t *end)
     return true;
 }
 
+/* The event tells of wires, too, but who has listened to it once is not told again. */
+static bool wires_have_news(const exec_cuda_t *exec)
+{
+    LIST_FOR_EACH (link, &exec->wired)
+        if (cuda_instance_has_news(CONTAINER_OF(link, cuda_instance_t, wires.link)))
+            return true;
+    return false;
+}
+
 bool exec_cuda_has_news(exec_cuda_t *exec)
 {
-    return !list_is_empty(&exec->ended) || (exec->attached && ring_has_completion(&exec->ring));
+    return !list_is_empty(&exec->ended) ||
+           (exec->attached && (ring_has_completion(&exec->ring) || wires_have_news(exec)));
 }
 
 int exec_cuda_event_fd(const exec_cuda_t *exec)

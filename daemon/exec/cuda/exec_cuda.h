@@ -74,7 +74,8 @@ void exec_cuda_detach(exec_cuda_t *exec, const char *text);
  * exec_cuda_detach(). */
 exec_t *exec_of_cuda(exec_cuda_t *exec);
 
-/* Whether exec_poll() would find something. Sequentially consistent: the second look before sleeping. */
+/* Whether exec_poll() would find something, or go on with something. Sequentially consistent: the second look
+ * before sleeping. */
 bool exec_cuda_has_news(exec_cuda_t *exec);
 
 /* Since when the worker has been asked in vain to end a run that was aborted (clock_us()): the longest time.

@@ -242,12 +242,23 @@ void cuda_instance_left(cuda_instance_t *instance)
         launch_again(instance);
 }
 
+/* The run's lanes are parked, and the network has done something since they were launched. */
+static bool may_be_launched(const cuda_instance_t *instance)
+{
+    /* Acquire: pairs with the addition when the network raises a semaphore. */
+    return instance->stage == CUDA_RUN_PARKED &&
+           atomic_load_explicit(&instance->wires.events, memory_order_acquire) != instance->wires.seen;
+}
+
+bool cuda_instance_has_news(cuda_instance_t *instance)
+{
+    return may_be_launched(instance) || cuda_wires_may_tell(&instance->wires);
+}
+
 void cuda_instance_look(cuda_instance_t *instance)
 {
     cuda_wires_look(&instance->wires);
-    /* Acquire: pairs with the addition when the network raises a semaphore. */
-    if (instance->stage == CUDA_RUN_PARKED &&
-        atomic_load_explicit(&instance->wires.events, memory_order_acquire) != instance->wires.seen) {
+    if (may_be_launched(instance)) {
         atomic_store_explicit(&instance->wires.parked, false,
                               memory_order_relaxed); /* only saves a wake-up */
         launch_again(instance);

@@ -255,6 +255,18 @@ void cuda_wires_look(cuda_wires_t *wires)
     pthread_mutex_unlock(&wires->mutex);
 }
 
+bool cuda_wires_may_tell(cuda_wires_t *wires)
+{
+    bool may = false;
+    pthread_mutex_lock(&wires->mutex);
+    for (uint32_t i = 0; wires->running && !wires->aborted && i < wires->base->program->wire_count; i++) {
+        const cuda_wire_t *wire = &wires->wires[i];
+        may |= wire->told < wire->moves && may_tell(wires, wire);
+    }
+    pthread_mutex_unlock(&wires->mutex);
+    return may;
+}
+
 /* ---- lanes that leave ---- */
 
 static const lane_abi_progress_t *progress_of(const cuda_wires_t *wires)

@@ -70,6 +70,9 @@ void cuda_wires_fill(const cuda_wires_t *wires, gpu_run_t *to);
 /* Tell the network what may be sent or written now. */
 void cuda_wires_look(cuda_wires_t *wires);
 
+/* Whether that would tell it anything. */
+bool cuda_wires_may_tell(cuda_wires_t *wires);
+
 /* Whether all lanes on GPUs have ended; else whether they may go on at once, so that they are to be launched
  * again, or the network has to do something first. */
 bool cuda_wires_lanes_ended(const cuda_wires_t *wires);

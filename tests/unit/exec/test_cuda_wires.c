@@ -14,9 +14,12 @@ static void test_a_move_is_ready_when_its_slot_is_filled(void **state)
     (void)state;
     side_t side;
     begin(&side, SENDER);
+    (void)look(&side);
     assert_int_equal(side.ready, 0);
     for (uint32_t chunks = 1; chunks <= SLOTS; chunks++) {
+        assert_false(exec_cuda_has_news(side.exec));
         lanes_have_done(&side, chunks);
+        assert_true(exec_cuda_has_news(side.exec));
         (void)look(&side);
         assert_int_equal(side.ready, chunks);
     }
@@ -74,7 +77,10 @@ static void test_credit_is_the_slots_that_are_free(void **state)
     assert_null(exec_wire_arrived(side.instance, side.lane, SLOTS));
     assert_int_equal(lanes_see(&side), SLOTS);
     assert_int_equal(side.ready, SLOTS); /* they are full */
+    (void)look(&side);
+    assert_false(exec_cuda_has_news(side.exec));
     lanes_have_done(&side, 1);
+    assert_true(exec_cuda_has_news(side.exec));
     (void)look(&side);
     assert_int_equal(side.ready, SLOTS + 1);
     finish(&side);
@@ -195,11 +201,13 @@ static void test_lanes_that_all_wait_are_parked_until_the_network_has_done_somet
         (void)was_woken(&side);
         (void)look(&side);
         assert_int_equal(side.launches, 2);
+        assert_false(exec_cuda_has_news(side.exec));
         if (host == SENDER)
             exec_wire_sent(side.instance, side.lane, 1);
         else
             (void)exec_wire_arrived(side.instance, side.lane, 1);
-        assert_true(was_woken(&side));
+        assert_true(was_woken(&side)); /* and the event does not tell it twice */
+        assert_true(exec_cuda_has_news(side.exec));
         (void)look(&side);
         assert_int_equal(side.launches, 3);
         assert_int_equal(side.exec->granted[0].runs, 1);
