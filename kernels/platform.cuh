@@ -238,8 +238,9 @@ LANE_FUNCTION uint64_t clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* As above; the last ones last tens of milliseconds here. */
-#define POLLS_FIRST 64u
+/* As above, but where cores are crowded a poll lasts until all others have had their turn: a lane that is to
+ * leave would keep its place for seconds. The last ones last tens of milliseconds. */
+#define POLLS_FIRST 1u
 #define POLLS_MOST  256u
 
 /* There are more blocks than processors. Blocks that only yielded would in a long wait leave no time to
