@@ -354,6 +354,21 @@ bool address_is_own(const net_address_t *listening, const net_address_t *address
     return is_own;
 }
 
+bool address_is_neighbour(const net_address_t *address)
+{
+    struct ifaddrs *entries = NULL;
+    bool is_neighbour = false;
+    if (address->any.sa_family != AF_INET6 || getifaddrs(&entries) != 0)
+        return false;
+    for (const struct ifaddrs *entry = entries; entry && !is_neighbour; entry = entry->ifa_next) {
+        net_address_t one;
+        is_neighbour =
+            entry->ifa_addr && address_take(entry->ifa_addr, &one) && address_same_network(&one, address);
+    }
+    freeifaddrs(entries);
+    return is_neighbour;
+}
+
 blink_result_t address_check_interface(const char *name)
 {
     char list[BLINK_ERROR_TEXT_BYTES / 2] = "";

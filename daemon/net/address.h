@@ -59,6 +59,10 @@ bool address_is_same_host(const net_address_t *address, const net_address_t *oth
  * which one of them can claim to be. */
 bool address_same_network(const net_address_t *address, const net_address_t *other);
 
+/* Whether this machine has an address in the same IPv6 network of 64 bits: who can claim to be any host of
+ * that is on the same link. */
+bool address_is_neighbour(const net_address_t *address);
+
 /* The address as an id has it (unique_id.h): IPv6, or IPv4 mapped; and back. */
 void address_to_id(const net_address_t *address, uint8_t bytes[16]);
 void address_of_id(const uint8_t bytes[16], uint16_t port, net_address_t *address);

@@ -136,6 +136,17 @@ void net_dial_cancel(net_dial_t *dial)
         session_drop(session);
 }
 
+bool dials_are_for(const net_t *net, const net_address_t *address)
+{
+    LIST_FOR_EACH (link, &net->dials) {
+        const net_dial_t *dial = CONTAINER_OF(link, net_dial_t, link);
+        for (uint32_t i = 0; i < dial->config.address_count; i++)
+            if (address_is_same_host(&dial->addresses[i], address))
+                return true;
+    }
+    return false;
+}
+
 void dials_end(net_t *net)
 {
     LIST_FOR_EACH (link, &net->dials)

@@ -50,12 +50,29 @@ static void pause_for_a_while(net_t *net, int error)
     uv_timer_start(&net->accept_again, on_accept_again, ACCEPT_PAUSE_MS, 0);
 }
 
+static bool are_too_many(const net_t *net, const net_address_t *address, session_same_t *same)
+{
+    return session_count_handshakes(net, address, same) >= NET_HANDSHAKES_PER_ADDRESS_MAX;
+}
+
+/* All hosts of a cluster may dial at once, and their addresses be of one network. A stranger from elsewhere
+ * may have such a network to himself. */
+static void make_room(net_t *net, const net_address_t *address)
+{
+    session_same_t *same = address_same_network;
+    if (!are_too_many(net, address, same))
+        return;
+    if (address_is_neighbour(address) || dials_are_for(net, address))
+        same = address_is_same_host;
+    if (!are_too_many(net, address, same))
+        return;
+    refusals_log(&net->refusals, address, "it has too many handshakes under way");
+    session_drop_oldest_handshake(net, address, same);
+}
+
 static void take(net_t *net, int fd, const net_address_t *address)
 {
-    if (session_count_handshakes(net, address) >= NET_HANDSHAKES_PER_ADDRESS_MAX) {
-        refusals_log(&net->refusals, address, "it has too many handshakes under way");
-        session_drop_oldest_handshake(net, address);
-    }
+    make_room(net, address);
     if (session_accept(net, fd, address) != BLINK_OK)
         refusals_log(&net->refusals, address, blink_error_text());
 }

@@ -18,7 +18,8 @@
 typedef struct net net_t;
 typedef struct net_session net_session_t;
 
-/* Handshakes under way that others began: in all, and by one address (address_same_network()). */
+/* Handshakes under way that others began: in all, and by one address, or by one IPv6 network of 64 bits in
+ * which this machine is not, and which it does not dial. */
 #define NET_HANDSHAKES_MAX             64u
 #define NET_HANDSHAKES_PER_ADDRESS_MAX 16u
 

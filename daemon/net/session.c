@@ -524,21 +524,21 @@ blink_result_t session_accept(net_t *net, int fd, const net_address_t *address)
     return BLINK_OK;
 }
 
-uint32_t session_count_handshakes(const net_t *net, const net_address_t *address)
+uint32_t session_count_handshakes(const net_t *net, const net_address_t *address, session_same_t *same)
 {
     uint32_t count = 0;
     LIST_FOR_EACH (link, &net->sessions) {
         const net_session_t *session = CONTAINER_OF(link, net_session_t, link);
-        count += session->counted && address_same_network(&session->address, address);
+        count += session->counted && same(&session->address, address);
     }
     return count;
 }
 
-void session_drop_oldest_handshake(net_t *net, const net_address_t *address)
+void session_drop_oldest_handshake(net_t *net, const net_address_t *address, session_same_t *same)
 {
     LIST_FOR_EACH (link, &net->sessions) {
         net_session_t *session = CONTAINER_OF(link, net_session_t, link);
-        if (!session->counted || !address_same_network(&session->address, address))
+        if (!session->counted || !same(&session->address, address))
             continue;
         session_drop(session);
         return;

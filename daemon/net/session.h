@@ -54,11 +54,14 @@ void session_leave(net_session_t *session);
 /* End it at once, with a Bye if the peer can hear it; no callback is called. */
 void session_drop(net_session_t *session);
 
-/* How many handshakes the address's network has under way. */
-uint32_t session_count_handshakes(const net_t *net, const net_address_t *address);
+/* Which addresses count as the same: address_same_network() or address_is_same_host(). */
+typedef bool session_same_t(const net_address_t *address, const net_address_t *other);
+
+/* How many handshakes the same as the address have under way. */
+uint32_t session_count_handshakes(const net_t *net, const net_address_t *address, session_same_t *same);
 
 /* End the one of them that began first: one that means it has long been through. */
-void session_drop_oldest_handshake(net_t *net, const net_address_t *address);
+void session_drop_oldest_handshake(net_t *net, const net_address_t *address, session_same_t *same);
 
 /* ---- greet.c ---- */
 

@@ -73,6 +73,9 @@ void dial_failed(net_dial_t *dial, blink_result_t code);
  * there now), PERMISSION (the daemon does not name the address). */
 blink_result_t dial_check(const net_dial_t *dial, const net_session_t *session);
 
+/* Whether one of them is for this address. */
+bool dials_are_for(const net_t *net, const net_address_t *address);
+
 void dials_end(net_t *net);
 
 #endif

@@ -98,6 +98,50 @@ class Strangers(HostileTest):
         stranger.kill()
 
 
+#: Connects from so many addresses of a network, says nothing, and waits until all that was closed.
+CROWD = """
+import socket, sys
+at, port, network, count = (sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+kept = [socket.create_connection((at, port), source_address=(f"{network}a{i:x}", 0)) for i in range(count)]
+for one in kept:
+    while one.recv(4096):
+        pass
+"""
+
+
+class Crowds(HostileTest):
+    """Many hosts of one IPv6 network come at once."""
+    COUNT = 20
+
+    def addresses(self, network):
+        return [f"{network}a{i:x}" for i in range(self.COUNT)]
+
+    def are_dropped(self, one, outside, network):
+        one.daemon.err.clear()
+        crowd = ["ip", "netns", "exec", outside.namespace, sys.executable, "-c", CROWD, one.v6, PORT, network,
+                 self.COUNT]
+        status, out, err = self.run_command(crowd)
+        self.assertEqual(status, 0, out + err)
+        refused = lambda: re.search(f"refused .{network}.*", one.daemon.stderr())
+        self.until(refused)
+        return "too many handshakes" in refused().group()
+
+    def test_hosts_of_the_same_network_and_hosts_that_are_dialled_do_not_give_way(self):
+        one, = self.cluster(1, timeout_s=1)
+        outside = Host(one.cluster, 9)
+        outside.make()
+        for network in ("fd77::", "fd78::"):
+            for address in self.addresses(network):
+                outside.inside("ip", "address", "add", f"{address}/128", "dev", "eth0", "nodad")
+        one.inside("ip", "route", "add", "fd78::/64", "dev", "eth0")
+        one.start(listen=one.v6)
+        self.assertFalse(self.are_dropped(one, outside, "fd77::"))
+        self.assertTrue(self.are_dropped(one, outside, "fd78::"))
+        one.daemon.stop()
+        one.start(listen=one.v6, peers=" ".join(self.addresses("fd78::")))
+        self.assertFalse(self.are_dropped(one, outside, "fd78::"))
+
+
 #: Prints whom each data connection is dialled at that it sees, and the hello that opens it.
 LISTENER = """
 import socket

@@ -81,6 +81,18 @@ static void test_strangers_are_judged_by_network(void **state)
     assert_false(address_same_network(&one, &v4));
 }
 
+static void test_neighbours_are_in_a_network_of_this_machines(void **state)
+{
+    net_address_t own = parsed("[::1]:7"), neighbour = parsed("[::5]:7"), far = parsed("[2001:db8::1]:7"),
+                  v4 = parsed("127.0.0.1:7");
+    (void)state;
+    if (!address_is_neighbour(&own))
+        skip(); /* no IPv6 */
+    assert_true(address_is_neighbour(&neighbour));
+    assert_false(address_is_neighbour(&far));
+    assert_false(address_is_neighbour(&v4));
+}
+
 /* ---- names ---- */
 
 typedef struct answer {
@@ -169,6 +181,7 @@ int main(void)
         cmocka_unit_test(test_addresses_are_read_and_written),
         cmocka_unit_test(test_bad_addresses_are_named),
         cmocka_unit_test(test_strangers_are_judged_by_network),
+        cmocka_unit_test(test_neighbours_are_in_a_network_of_this_machines),
         cmocka_unit_test(test_names_are_found),
         cmocka_unit_test(test_unknown_name_is_named),
         cmocka_unit_test(test_cancelled_look_up_says_nothing),
