@@ -27,11 +27,19 @@ static void tell_wanted(peers_t *peers, const net_session_t *session)
     }
 }
 
+static void free_host(peer_host_t *host)
+{
+    topology_put(host->topology);
+    list_remove(&host->link);
+    table_remove(&host->peers->instances, &host->of_instances);
+    free(host);
+}
+
 /* The session has ended, for the code with this thread's error text, which the wanted host keeps. An orderly
  * end is a loss, too, for those who use the connections. */
 static void end_host(peer_host_t *host, blink_result_t code)
 {
-    const peers_t *peers = host->peers;
+    peers_t *peers = host->peers;
     uint64_t instance = net_session_peer(host->session)->instance;
     char why[BLINK_ERROR_TEXT_BYTES], name[GATHER_NAME_BYTES];
     memcpy(why, blink_error_text(), sizeof(why));
@@ -42,9 +50,7 @@ static void end_host(peer_host_t *host, blink_result_t code)
     blink_error_set(code, "%s", why);
     asks_lost(&host->asks);
     peer_data_end(host->data, blink_error_set(code, "%s", why));
-    topology_put(host->topology);
-    list_remove(&host->link);
-    free(host);
+    free_host(host);
     peers->handler.lost(peers->handler.context, instance, name, blink_error_set(code, "%s", why));
 }
 
@@ -89,9 +95,14 @@ static blink_result_t add_host(peers_t *peers, net_session_t *session)
                                        .port = address_port(&peers->address),
                                        .lost = on_data_lost,
                                        .context = host};
+    list_init(&host->link);
+    if (!table_add(&peers->instances, &host->of_instances, table_hash(net_session_peer(session)->instance))) {
+        free(host);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for another host");
+    }
     blink_result_t result = peer_data_begin(&config, &host->data);
     if (result != BLINK_OK) {
-        free(host);
+        free_host(host);
         return result;
     }
     asks_host_init(&host->asks, peers->asks, session);
@@ -177,12 +188,9 @@ static blink_result_t on_message(void *context, net_session_t *session, const Bl
 
 static blink_result_t on_data(void *context, const wire_hello_t *hello, int fd)
 {
-    const peers_t *peers = context;
-    LIST_FOR_EACH (link, &peers->hosts) {
-        const peer_host_t *host = CONTAINER_OF(link, peer_host_t, link);
-        if (net_session_peer(host->session)->instance == hello->instance)
-            return peer_data_accept(host->data, hello, fd);
-    }
+    const peer_host_t *host = peers_host_of(context, hello->instance);
+    if (host)
+        return peer_data_accept(host->data, hello, fd);
     close(fd);
     return BLINK_FAIL(BLINK_ERR_PERMISSION, "a data connection of a daemon that has no session here");
 }
@@ -471,16 +479,6 @@ const gather_host_t *peers_own(const peers_t *peers)
     return &peers->own;
 }
 
-static const peer_host_t *find_host(const peers_t *peers, uint64_t instance)
-{
-    LIST_FOR_EACH (link, &peers->hosts) {
-        const peer_host_t *host = CONTAINER_OF(link, peer_host_t, link);
-        if (net_session_peer(host->session)->instance == instance)
-            return host;
-    }
-    return NULL;
-}
-
 bool peers_find(const peers_t *peers, uint64_t instance, peer_view_t *view)
 {
     if (instance == peers->own.instance) {
@@ -491,7 +489,7 @@ bool peers_find(const peers_t *peers, uint64_t instance, peer_view_t *view)
                               .digest = peers->topology->digest};
         return true;
     }
-    const peer_host_t *host = find_host(peers, instance);
+    const peer_host_t *host = peers_host_of(peers, instance);
     if (!host || !host->topology)
         return false;
     const hello_t *hello = net_session_peer(host->session);
@@ -506,12 +504,12 @@ bool peers_find(const peers_t *peers, uint64_t instance, peer_view_t *view)
 
 blink_result_t peers_reach(peers_t *peers, const gather_host_t *host, tenant_t *tenant)
 {
-    return find_host(peers, host->instance) ? BLINK_OK : reach_begin(peers, host, tenant);
+    return peers_host_of(peers, host->instance) ? BLINK_OK : reach_begin(peers, host, tenant);
 }
 
 blink_result_t peers_send(peers_t *peers, const gather_host_t *to, const Blinkpeer__Message *message)
 {
-    const peer_host_t *host = find_host(peers, to->instance);
+    const peer_host_t *host = peers_host_of(peers, to->instance);
     if (host)
         return net_session_send(host->session, message);
     BLINK_TRY(reach_begin(peers, to, NULL));
@@ -520,7 +518,7 @@ blink_result_t peers_send(peers_t *peers, const gather_host_t *to, const Blinkpe
 
 void peers_fail(peers_t *peers, const gather_host_t *to, blink_result_t code)
 {
-    const peer_host_t *host = find_host(peers, to->instance);
+    const peer_host_t *host = peers_host_of(peers, to->instance);
     if (host)
         net_session_fail(host->session, code);
 }
@@ -559,10 +557,9 @@ static void hang_up(peers_t *peers)
     LIST_FOR_EACH (link, &peers->hosts) {
         peer_host_t *host = CONTAINER_OF(link, peer_host_t, link);
         peer_data_end(host->data, BLINK_OK);
-        topology_put(host->topology);
-        list_remove(&host->link);
-        free(host);
+        free_host(host);
     }
+    table_fini(&peers->instances);
     topology_put(peers->topology);
     net_destroy(peers->net);
     uv_close((uv_handle_t *)&peers->tick, on_tick_closed);

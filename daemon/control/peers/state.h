@@ -4,6 +4,7 @@
 #ifndef BLINK_CONTROL_PEERS_STATE_H
 #define BLINK_CONTROL_PEERS_STATE_H
 
+#include "base/table.h"
 #include "control/beat.h"
 #include "control/control.h"
 #include "control/peers/asked.h"
@@ -16,6 +17,7 @@
 /* A host with an open session. */
 typedef struct peer_host {
     list_t link;
+    table_link_t of_instances;
     struct peers *peers;
     net_session_t *session;
     peer_data_t *data;
@@ -35,7 +37,8 @@ struct peers {
     list_t reaches;        /* reach.c: hosts that are dialled for communicators */
     list_t findings;       /* finding.c: hosts that clients ask for */
     net_address_t address; /* the first at which this daemon listens */
-    list_t hosts;          /* oldest session first */
+    list_t hosts;          /* in the order of their names */
+    table_t instances;     /* peer_host_t.of_instances: the same hosts */
     list_t wanted;         /* in the order of the settings */
     wanted_common_t wanted_common;
     beat_asker_t asker; /* for peers that ask for a sign of life */
@@ -46,5 +49,17 @@ struct peers {
     void (*left)(void *context); /* peers_leave() */
     void *left_context;
 };
+
+/* The host with this daemon; NULL: there is no session with it. */
+static inline peer_host_t *peers_host_of(const peers_t *peers, uint64_t instance)
+{
+    for (table_link_t *link = table_find(&peers->instances, table_hash(instance)); link;
+         link = table_find_next(link)) {
+        peer_host_t *host = CONTAINER_OF(link, peer_host_t, of_instances);
+        if (net_session_peer(host->session)->instance == instance)
+            return host;
+    }
+    return NULL;
+}
 
 #endif
