@@ -170,6 +170,9 @@ class TorchTest(RanksTest):
         options = blink_torch.Options(algorithm="ring")
         self.play(play.reforming, size=4, killed=[0, 2], pg_options=options)
 
+    def test_a_child_that_was_forked_takes_nothing_from_its_parent(self):
+        self.play(play.forked, size=2)
+
     def test_killed_daemon(self):
         daemon = self.daemon()
         began = self.begin(play.lost_daemon, 2, daemon.socket)
@@ -214,6 +217,11 @@ class ProgramsTest(RanksTest):
 
     def test_ddp_with_buckets_in_place_trains_as_with_gloo(self):
         self.compare(play.train_ddp_in_place)
+
+    def test_ddp_trains_when_the_daemon_has_no_more_memory(self):
+        """What it has is enough for the staging regions of two ranks, and for no bucket."""
+        daemon = self.daemon(*self.limits(registered_bytes_per_tenant=2 * ((16 << 20) + 4096) + 4095))
+        self.end(self.begin(play.train_ddp_without_memory, 2, daemon.socket))
 
     def test_fsdp_trains_as_with_gloo(self):
         self.compare(play.train_fsdp)

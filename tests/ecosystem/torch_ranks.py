@@ -1,10 +1,12 @@
 """What the ranks of test_torch.py do: each function is run by every rank of a process group."""
+import gc
 import os
 import shutil
 import signal
 import tempfile
 import threading
 import time
+import warnings
 from datetime import timedelta
 
 import blink_torch
@@ -434,6 +436,24 @@ def reforming(rank, size):
         expect(total.item(), 7.0)
 
 
+def forked(rank, size):
+    """A child that lets go of what it has inherited takes nothing from its parent."""
+    x, total = blink_torch.empty(1000), torch.ones(1)
+    dist.all_reduce(x.fill_(1.0))
+    child = os.fork()
+    if child == 0:
+        del x
+        gc.collect()
+        dist.destroy_process_group()
+        blink_torch.empty(1).fill_(2.0)
+        os._exit(0)
+    expect(os.waitpid(child, 0)[1], 0)
+    dist.all_reduce(x)
+    expect(x, torch.full((1000,), float(size * size)))
+    dist.all_reduce(total)
+    expect(total.item(), float(size))
+
+
 def lost_daemon(rank, size):
     """Until somebody kills it."""
     work = dist.irecv(torch.empty(1), (rank + 1) % size)
@@ -540,6 +560,17 @@ def train_ddp_in_place(rank, size):
     losses = train(net, rank)
     expect(set(seen), {is_blink})
     return losses, net.state_dict()
+
+
+def train_ddp_without_memory(rank, size):
+    """The daemon has none for buckets."""
+    torch.manual_seed(1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        losses = train(blink_torch.DistributedDataParallel(model(), bucket_cap_mb=0.01), rank)
+    expect(sum("buckets of gradients are ordinary memory" in str(each.message) for each in caught), 1)
+    torch.manual_seed(1)
+    expect(losses, train_ddp(rank, size)[0])
 
 
 def train_fsdp(rank, size):

@@ -135,6 +135,9 @@ class PythonTest(IntegrationTest):
     def test_memory(self):
         self.play("memory")
 
+    def test_a_child_that_was_forked_takes_nothing_from_its_parent(self):
+        self.play("forked")
+
     def test_ops_that_are_waited_for_later(self):
         self.play("pending")
 

@@ -225,7 +225,7 @@ class Communicator:
     def close(self) -> None:
         """Leave. Waits for this rank's ops, and for calls of other threads. Does nothing after the context's
         close(), nor while a call of another thread does not return."""
-        handle = self._calls.end()
+        handle = None if self.context.is_inherited else self._calls.end()
         if handle and not self.context.is_closed:
             with self.context.held:
                 call("blink_comm_destroy", handle)

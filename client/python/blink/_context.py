@@ -54,18 +54,22 @@ class _Held:
 
 
 class Context:
-    """A connection to the daemon, at BLINK_SOCKET or where it is by default."""
+    """A connection to the daemon, at BLINK_SOCKET or where it is by default. In a process that is forked it is
+    as if it was closed, and what is left of it there does nothing to the parent's."""
 
     def __init__(self, socket: Optional[str] = None) -> None:
         self._handle = ctypes.c_void_p()
         self._lock = threading.RLock()  # in which the collector of garbage may free memory, in this thread
         self._holders = 1  # this object, each piece of memory, each call under way and each group
         self.held = _Held(self)
-        self.is_closed = False
+        self.is_closed = self.is_inherited = False
         self.ops: set = set()  # that have not ended: their buffers stay
         call("blink_open", os.fsencode(socket) if socket else None, ctypes.byref(self._handle))
+        _contexts.add(self)
 
     def check_open(self) -> None:
+        if self.is_inherited:
+            raise ValueError("the context is of the process that has forked this one, which needs its own")
         if self.is_closed:
             raise ValueError("the context is closed")
 
@@ -76,6 +80,8 @@ class Context:
 
     def hold(self) -> None:
         """Until release(). ValueError if it is closed."""
+        if self.is_inherited:
+            self.check_open()
         with self._lock:
             self.check_open()
             self._holders += 1
@@ -122,11 +128,14 @@ class Context:
         return _shaped(memory, extents, dtype, datatype.name)
 
     def _free(self, address: ctypes.c_void_p) -> None:
-        library.blink_mem_free(self._handle, address)
-        self.release()
+        if not self.is_inherited:
+            library.blink_mem_free(self._handle, address)
+            self.release()
 
     def release(self) -> None:
         """The last one disconnects."""
+        if self.is_inherited:
+            return
         with self._lock:
             self._holders -= 1
             is_last = self._holders == 0
@@ -144,6 +153,8 @@ class Context:
         """Disconnect, when the last memory of this connection is not used any more, and no other thread is in
         a call. The communicators must be closed before: else their other ranks see this one as lost.
         Afterwards communicators and ops of this connection raise ValueError."""
+        if self.is_inherited:
+            return
         with self._lock:
             was_closed, self.is_closed = self.is_closed, True
         if not was_closed:
@@ -168,8 +179,20 @@ def _shaped(memory: Any, shape: Sequence[int], dtype: Any, name: str) -> Any:
     return flat[:prod(shape)].reshape(shape)
 
 
+_contexts: weakref.WeakSet = weakref.WeakSet()
 _shared: Optional[Context] = None
 _shared_lock = threading.Lock()
+
+
+def _leave_to_parent() -> None:
+    """In a child. The locks may have been held by threads that it does not have."""
+    global _shared, _shared_lock
+    for context in list(_contexts):
+        context.is_inherited = context.is_closed = True
+    _shared, _shared_lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def shared() -> Context:

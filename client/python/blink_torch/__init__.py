@@ -55,7 +55,12 @@ def empty(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """A tensor of zeros in memory that the daemon reads and writes in place. It needs no process group."""
     from . import _context
     count = torch.Size(shape).numel()
-    memory = _context.acquire().empty(max(count * dtype.itemsize, 1), "uint8")
+    context = _context.acquire()
+    try:
+        memory = context.empty(max(count * dtype.itemsize, 1), "uint8")
+    except BaseException:
+        _context.release(context)
+        raise
     # Groups that begin while the tensor lives must use its connection. At exit the connection ends anyway.
-    weakref.finalize(memory, _context.release).atexit = False
+    weakref.finalize(memory, _context.release, context).atexit = False
     return torch.frombuffer(memory, dtype=dtype, count=count).reshape(shape)

@@ -74,7 +74,7 @@ class BlinkBackend(Collectives):
             try:
                 self._comm = comm or self._rendezvous()
             except Exception:
-                _context.release()
+                _context.release(self.context)
                 raise
         _alive.add(self)
 
@@ -173,18 +173,19 @@ class BlinkBackend(Collectives):
 
     def abort(self) -> None:
         """End what is under way, on all ranks, and leave."""
-        if self._comm:
+        if self._comm and not self.context.is_inherited:
             try:
                 self._comm.abort()
                 for channel in self._channels.values():
                     channel.abort()
             except blink.Error:
                 pass  # the daemon is lost, which has ended everything
-            self.shutdown()
+        self.shutdown()
 
     def shutdown(self) -> None:
+        """In a process that was forked this leaves the group alone, which is the parent's."""
         comm, self._comm = self._comm, None
-        if not comm:
+        if not comm or self.context.is_inherited:
             return
         try:
             for channel in self._channels.values():
@@ -193,7 +194,7 @@ class BlinkBackend(Collectives):
         except blink.Error:
             pass  # the daemon is lost
         _alive.discard(self)
-        _context.release()
+        _context.release(self.context)
 
     def stop(self) -> None:
         self._completer.stop()

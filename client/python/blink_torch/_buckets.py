@@ -1,21 +1,43 @@
 """DistributedDataParallel whose buckets of gradients are memory of the daemon."""
+import warnings
 from typing import Any, Dict, Optional, Sequence
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import blink
+
+from . import empty
+
+#: How the daemon, or the system, says that it has no more memory.
+_REFUSALS = (blink.Result.QUOTA, blink.Result.NO_MEMORY, blink.Result.SYSTEM)
+
 
 class _BucketsInPlace(TorchDispatchMode):
     """While this is entered, vectors of floats that PyTorch's C++ allocates on the CPU are memory of the
-    daemon. PyTorch asks no backend in Python for memory, but its dispatcher asks a mode."""
+    daemon, as far as there is some. PyTorch asks no backend in Python for memory, but its dispatcher asks a
+    mode."""
+    _has_warned = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (),
                            kwargs: Optional[Dict[str, Any]] = None) -> Any:
         options = kwargs or {}
         if func is torch.ops.aten.empty.memory_format and _is_bucket(args[0], options):
-            from . import empty
-            return empty(*args[0], dtype=options["dtype"])
+            try:
+                return empty(*args[0], dtype=options["dtype"])
+            except blink.Error as error:
+                if error.code not in _REFUSALS:
+                    raise
+                self._warn(error)
         return func(*args, **options)
+
+    @classmethod
+    def _warn(cls, error: blink.Error) -> None:
+        """Once in a process."""
+        if not cls._has_warned:
+            cls._has_warned = True
+            warnings.warn(f"buckets of gradients are ordinary memory, which is copied on the way to the daemon, "
+                          f"since the daemon gives no more of its own: {error}", stacklevel=2)
 
 
 def _is_bucket(size: Sequence[int], options: Dict[str, Any]) -> bool:

@@ -9,15 +9,21 @@ import blink
 _lock = threading.RLock()
 _context: Optional[blink.Context] = None
 _users = 0
-_pid = 0
+
+
+def _leave_to_parent() -> None:
+    """In a child that was forked, which makes its own. Another thread may have held the lock."""
+    global _context, _users, _lock
+    _context, _users, _lock = None, 0, threading.RLock()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def acquire() -> blink.Context:
-    """release() gives it back. A process that was forked makes its own."""
-    global _context, _users, _pid
+    """release() gives it back."""
+    global _context, _users
     with _lock:
-        if _pid != os.getpid():
-            _context, _users, _pid = None, 0, os.getpid()
         _users += 1
         try:
             _context = _context or blink.Context()
@@ -27,11 +33,13 @@ def acquire() -> blink.Context:
         return _context
 
 
-def release() -> None:
+def release(context: blink.Context) -> None:
     """The last one closes it, so that the next group finds a daemon that was started anew."""
     global _context, _users
     with _lock:
+        if context is not _context:  # a parent's
+            return
         _users -= 1
-        if _users == 0 and _context:
-            _context.close()
+        if _users == 0:
+            context.close()
             _context = None

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import types
 
 import blink
@@ -105,6 +106,43 @@ def play_memory(comm):
     expect(list(comm.all_reduce(mine)), [3.0] * 5)
     expect((len(blink.empty(0)), len(comm.all_reduce(blink.empty((0, 3))))), (0, 0))
     expect_failure(TypeError, "no element type int16", blink.empty, 1, "int16")
+
+
+def in_child(function, *arguments):
+    """In a process that is forked, and which ends without its exit handlers."""
+    child = os.fork()
+    if child == 0:
+        try:
+            function(*arguments)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    expect(os.waitpid(child, 0)[1], 0)
+
+
+def leave_to_parent(comm, context, memory):
+    """A child takes nothing from its parent, and has a connection of its own."""
+    with comm:
+        expect_failure(ValueError, "forked", comm.barrier)
+        expect_failure(ValueError, "forked", context.empty, 1)
+    memory.clear()
+    gc.collect()
+    context.close()
+    mine = blink.empty(1, "int32")
+    mine[0] = 1
+    with blink.Communicator(blink.Context(), blink.Context().unique_id(), 1, 0) as own:
+        expect(list(own.all_reduce(mine)), [1])
+
+
+def play_forked(comm):
+    context = blink.Context()
+    memory = [blink.empty(3, "int32"), context.empty(1)]
+    memory[0][0] = 5
+    in_child(leave_to_parent, comm, context, memory)
+    expect(list(comm.all_reduce(memory[0])), [5 * comm.size, 0, 0])
+    expect((context.device_count > 0, len(memory[1])), (True, 1))
+    context.close()
 
 
 def play_pending(comm):
