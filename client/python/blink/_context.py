@@ -54,8 +54,8 @@ class _Held:
 
 
 class Context:
-    """A connection to the daemon, at BLINK_SOCKET or where it is by default. In a process that is forked it is
-    as if it was closed, and what is left of it there does nothing to the parent's."""
+    """A connection to the daemon, at BLINK_SOCKET or where it is by default. In a process that was forked it
+    is as if it was closed, and what is left of it there does nothing to the parent's."""
 
     def __init__(self, socket: Optional[str] = None) -> None:
         self._handle = ctypes.c_void_p()

@@ -36,8 +36,8 @@ class _BucketsInPlace(TorchDispatchMode):
         """Once in a process."""
         if not cls._has_warned:
             cls._has_warned = True
-            warnings.warn(f"buckets of gradients are ordinary memory, which is copied on the way to the daemon, "
-                          f"since the daemon gives no more of its own: {error}", stacklevel=2)
+            warnings.warn("buckets of gradients are ordinary memory, which is copied on the way to the "
+                          f"daemon, since the daemon gives no more of its own: {error}", stacklevel=2)
 
 
 def _is_bucket(size: Sequence[int], options: Dict[str, Any]) -> bool:
