@@ -16,16 +16,13 @@ static struct {
     int keyval;
     shim_comm_t *comms;
     bool is_over;
-    int code;          /* the error code of this library; 0: not made yet */
-    shim_comm_t spare; /* of every communicator for whose record there was no memory */
+    int code; /* the error code of this library; 0: not made yet */
 } records = {.lock = PTHREAD_MUTEX_INITIALIZER, .keyval = MPI_KEYVAL_INVALID};
 
 static int forget(MPI_Comm handle, int keyval, void *attribute, void *extra)
 {
     (void)handle, (void)keyval, (void)extra;
     shim_comm_t *comm = attribute;
-    if (comm == &records.spare)
-        return MPI_SUCCESS;
     pthread_mutex_lock(&records.lock);
     shim_comm_t **link = &records.comms;
     while (*link != comm)
@@ -68,47 +65,64 @@ static bool is_of_one_job(MPI_Comm handle)
     return common_count == rank_count;
 }
 
-/* The ranks need not have the same environment. */
-static bool agree_on_settings(shim_comm_t *comm, bool is_off)
+/* What a rank wants for a communicator. The largest is what becomes of it. */
+typedef enum wish { TAKEN, LEFT_TO_MPI, UNKEPT } wish_t;
+
+/* The ranks need not have the same environment, nor memory. Errors: MPI has failed. */
+static bool agree(shim_comm_t *comm, wish_t *wish)
 {
-    long mine[2] = {is_off, shim_settings()->min_bytes}, all[2];
+    long mine[2] = {*wish, shim_settings()->min_bytes}, all[2];
     if (PMPI_Allreduce(mine, all, 2, MPI_LONG, MPI_MAX, comm->handle) != MPI_SUCCESS)
         return false;
-    comm->is_left_to_mpi = all[0] != 0;
+    *wish = (wish_t)all[0];
     comm->min_bytes = all[1];
     return true;
 }
 
-/* False: MPI has failed. */
-static bool look_at(MPI_Comm handle, bool is_off, shim_comm_t *comm)
+static shim_comm_t look_at(MPI_Comm handle)
 {
+    shim_comm_t comm = {.handle = handle};
     int is_between = 0;
-    *comm = (shim_comm_t){.handle = handle};
     (void)PMPI_Comm_test_inter(handle, &is_between);
-    (void)PMPI_Comm_rank(handle, &comm->rank);
-    (void)PMPI_Comm_size(handle, &comm->rank_count);
-    comm->is_left_to_mpi = is_between || comm->rank_count < 2 || !is_of_one_job(handle);
-    return comm->is_left_to_mpi || agree_on_settings(comm, is_off);
+    (void)PMPI_Comm_rank(handle, &comm.rank);
+    (void)PMPI_Comm_size(handle, &comm.rank_count);
+    comm.is_left_to_mpi = is_between || comm.rank_count < 2 || !is_of_one_job(handle);
+    return comm;
 }
 
-/* A rank that has no memory for a record takes part in the agreement all the same. */
-static shim_comm_t *make(MPI_Comm handle, int keyval)
+/* NULL: it cannot be kept. */
+static shim_comm_t *keep(const shim_comm_t *seen, int keyval)
 {
-    shim_comm_t seen, *comm = malloc(sizeof(*comm));
-    if (!look_at(handle, shim_settings()->is_off || !comm, &seen)) {
+    shim_comm_t *comm = malloc(sizeof(*comm));
+    if (!comm)
+        return NULL;
+    *comm = *seen;
+    if (PMPI_Comm_set_attr(comm->handle, keyval, comm) != MPI_SUCCESS) {
         free(comm);
         return NULL;
     }
-    if (comm) {
-        *comm = seen;
-        pthread_mutex_lock(&records.lock);
-        comm->next = records.comms;
-        records.comms = comm;
-        pthread_mutex_unlock(&records.lock);
-    } else {
-        comm = &records.spare;
+    pthread_mutex_lock(&records.lock);
+    comm->next = records.comms;
+    records.comms = comm;
+    pthread_mutex_unlock(&records.lock);
+    return comm;
+}
+
+/* A rank that cannot keep a record takes part in the agreement all the same. Then no rank keeps one, so that
+ * all of them make one in the next call, and MPI does this one. */
+static shim_comm_t *make(MPI_Comm handle, int keyval)
+{
+    shim_comm_t seen = look_at(handle), *comm = keep(&seen, keyval);
+    wish_t wish = !comm ? UNKEPT : shim_settings()->is_off ? LEFT_TO_MPI : TAKEN;
+    if (seen.is_left_to_mpi)
+        return comm;
+    bool agreed = agree(comm ? comm : &seen, &wish);
+    if (comm && (!agreed || wish == UNKEPT)) {
+        (void)PMPI_Comm_delete_attr(handle, keyval);
+        return NULL;
     }
-    (void)PMPI_Comm_set_attr(handle, keyval, comm);
+    if (comm)
+        comm->is_left_to_mpi = wish == LEFT_TO_MPI;
     return comm;
 }
 

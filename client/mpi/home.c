@@ -5,6 +5,7 @@
 
 #include <mpi.h>
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -96,7 +97,8 @@ int MPI_Alloc_mem(MPI_Aint size, MPI_Info info, void *base)
     return MPI_SUCCESS;
 }
 
-int MPI_Free_mem(void *base)
+/* False: it is none of the daemon's. */
+static bool release(void *base)
 {
     pthread_mutex_lock(&home.lock);
     piece_t **link = find(base), *piece = *link;
@@ -105,8 +107,23 @@ int MPI_Free_mem(void *base)
         *link = piece->next;
     pthread_mutex_unlock(&home.lock);
     if (!piece)
-        return PMPI_Free_mem(base);
+        return false;
     (void)blink_mem_free(context, piece->address); /* a daemon that is lost keeps nothing */
     free(piece);
-    return MPI_SUCCESS;
+    return true;
+}
+
+int MPI_Free_mem(void *base)
+{
+    return PMPI_Free_mem(base);
+}
+
+/* Also by this name, for it is the one that Open MPI's Fortran calls, with memory that C has allocated. */
+int PMPI_Free_mem(void *base)
+{
+    int (*free_mem)(void *base);
+    if (release(base))
+        return MPI_SUCCESS;
+    *(void **)&free_mem = dlsym(RTLD_NEXT, "PMPI_Free_mem");
+    return free_mem(base);
 }

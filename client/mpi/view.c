@@ -1,6 +1,7 @@
 /* Packing, a block at a time, of each so many elements as MPI's ints can count. */
 #include "view.h"
 
+#include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -70,13 +71,25 @@ static bool move_all(const shim_view_t *view, bool packs)
     return true;
 }
 
+/* Of blocks that have elements; it may be negative. 0: there are none. */
+static int find_lowest(const shim_view_t *view)
+{
+    int lowest = INT_MAX;
+    for (int i = 0; i < view->block_count; i++) {
+        if (view->counts[i] > 0 && view->displacements[i] < lowest)
+            lowest = view->displacements[i];
+    }
+    return lowest == INT_MAX ? 0 : lowest;
+}
+
 bool shim_view_begin(shim_view_t *view)
 {
     if (!view->is_read && !view->is_written)
         return true;
     view->is_packed = !shim_view_is_plain(view);
     if (!view->is_packed) {
-        view->bytes = view->address;
+        view->lowest = find_lowest(view);
+        view->bytes = view->address + extent_of(view->type) * view->lowest;
         return true;
     }
     view->bytes = malloc(shim_type_bytes(view->count, view->type));
@@ -86,8 +99,10 @@ bool shim_view_begin(shim_view_t *view)
 size_t shim_view_offset(const shim_view_t *view, int block)
 {
     size_t before = 0;
+    if (view->counts[block] == 0)
+        return 0;
     if (!view->is_packed)
-        return (size_t)(extent_of(view->type) * view->displacements[block]);
+        return (size_t)(extent_of(view->type) * ((MPI_Aint)view->displacements[block] - view->lowest));
     for (int i = 0; i < block; i++)
         before += (size_t)view->counts[i];
     return shim_type_bytes(before, view->type);

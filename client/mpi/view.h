@@ -24,6 +24,7 @@ typedef struct shim_view {
     bool is_overwritten; /* by what another view writes, while it is read: so it is packed in any case */
     /* set by shim_view_begin() */
     char *bytes; /* NULL: it is neither read nor written */
+    int lowest;  /* of the displacements: `bytes` begins there, unless it is packed */
     bool is_packed;
 } shim_view_t;
 

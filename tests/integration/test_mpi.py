@@ -65,6 +65,11 @@ class Collectives(MpiTest):
         counts = self.finish(self.start_scenario("openmpi", ["memory"], self.daemon().socket, 2))
         self.assertEqual(counts["MPI_Bcast"], (3, 3))
 
+    def test_a_rank_that_keeps_no_record_holds_up_nobody(self):
+        counts = self.finish(self.start_scenario("openmpi", ["unkept"], self.daemon().socket, 2,
+                                                 BLINK_MPI_MIN_BYTES=ONLY_FEW))
+        self.assertEqual(counts, {"MPI_Allreduce": (2, 0)})
+
     def test_ranks_that_were_started_later_are_for_mpi(self):
         counts = self.finish(self.start_scenario("openmpi", ["spawn"], self.daemon().socket, 1,
                                                  BLINK_MPI_MIN_BYTES=ONLY_FEW))

@@ -4,6 +4,7 @@
  */
 #include "check.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -115,7 +116,7 @@ static void play_memory(const group_t *world)
         MPI_Bcast(buffer, count, MPI_INT, 0, MPI_COMM_WORLD);
         check(buffer[0] == 1 + i % 3, "broadcast %d has not come", i);
     }
-    MPI_Free_mem(ours);
+    PMPI_Free_mem(ours); /* as Open MPI's Fortran does */
     free(plain);
 }
 
@@ -153,6 +154,32 @@ static void play_lost(const group_t *world)
     MPI_Comm_free(&twin);
 }
 
+/* Whether MPI keeps no attribute that is given it from now on. The library finds this function, not MPI's. */
+static bool keeps_nothing;
+
+int PMPI_Comm_set_attr(MPI_Comm comm, int keyval, void *value)
+{
+    int (*set_attr)(MPI_Comm comm, int keyval, void *value);
+    if (keeps_nothing)
+        return MPI_ERR_NO_MEM;
+    *(void **)&set_attr = dlsym(RTLD_NEXT, "PMPI_Comm_set_attr");
+    return set_attr(comm, keyval, value);
+}
+
+/* One rank cannot note anything with a communicator, for a while. */
+static void play_unkept(const group_t *world)
+{
+    MPI_Comm twin;
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+    keeps_nothing = world->rank == 1;
+    for (int i = 0; i < 2; i++)
+        check(reduce_some(twin) == MPI_SUCCESS, "a sum of ranks one of which keeps nothing");
+    keeps_nothing = false;
+    for (int i = 0; i < 2; i++)
+        check(reduce_some(twin) == MPI_SUCCESS, "a sum of ranks that keep what they should");
+    MPI_Comm_free(&twin);
+}
+
 /* A rank that is started by this one: it might be without the library. */
 static void play_spawn(const group_t *world)
 {
@@ -176,11 +203,8 @@ int main(int argc, char **argv)
         const char *name;
         void (*play)(const group_t *world);
     } scenarios[] = {
-        {"collectives", play_collectives},
-        {"progress", play_progress},
-        {"memory", play_memory},
-        {"lost", play_lost},
-        {"spawn", play_spawn},
+        {"collectives", play_collectives}, {"progress", play_progress}, {"memory", play_memory},
+        {"unkept", play_unkept},           {"lost", play_lost},         {"spawn", play_spawn},
     };
     MPI_Init(&argc, &argv);
     group_t world = group_of(MPI_COMM_WORLD);

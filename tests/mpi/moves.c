@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 static void play_in_place(const group_t *group, int count)
 {
@@ -28,22 +29,25 @@ static void play_in_place(const group_t *group, int count)
     pair_end(&both, "collectives in place");
 }
 
-/* Blocks of other lengths, at places that are each rank's own, with gaps. */
+/* Blocks of other lengths, at places that are each rank's own, with gaps, on both sides of the address. */
 static void play_uneven(const group_t *group, MPI_Datatype send_type, MPI_Datatype recv_type)
 {
+    const int middle = MANY + 5;
+    MPI_Aint lower, extent;
     int counts[RANKS_MOST], displacements[RANKS_MOST], end = 0;
     for (int i = 0; i < group->ranks; i++) {
         counts[i] = MANY - i;
-        displacements[i] = end + group->rank;
+        displacements[i] = end + group->rank - middle;
         end += MANY + group->rank;
     }
     int *send = malloc(2 * MANY * sizeof(*send));
     pair_t recv = pair_of(2 * (end + RANKS_MOST), MPI_INT);
     fill(send, 2 * MANY, MPI_INT, group->rank);
-    MPI_Allgatherv(send, counts[group->rank], send_type, recv.ours, counts, displacements, recv_type,
-                   group->comm);
-    PMPI_Allgatherv(send, counts[group->rank], send_type, recv.theirs, counts, displacements, recv_type,
-                    group->comm);
+    MPI_Type_get_extent(recv_type, &lower, &extent);
+    MPI_Allgatherv(send, counts[group->rank], send_type, (char *)recv.ours + middle * extent, counts,
+                   displacements, recv_type, group->comm);
+    PMPI_Allgatherv(send, counts[group->rank], send_type, (char *)recv.theirs + middle * extent, counts,
+                    displacements, recv_type, group->comm);
     free(send);
     pair_end(&recv, "MPI_Allgatherv");
 }
@@ -80,8 +84,26 @@ static void play_all(const group_t *group, int count, MPI_Datatype send_type, MP
     free(send.theirs);
 }
 
+/* A root that gives alone may have its buffer where nobody writes. */
+static void play_read_only(const group_t *group)
+{
+    const size_t bytes = 2 * RANKS_MOST * MANY * sizeof(int);
+    int *given = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    check(given != MAP_FAILED, "no memory");
+    fill(given, (int)(bytes / sizeof(int)), MPI_INT, 0);
+    check(mprotect(given, bytes, group->rank == 0 ? PROT_READ : PROT_READ | PROT_WRITE) == 0, "mprotect");
+    MPI_Bcast(given, group->ranks * MANY, MPI_INT, 0, group->comm);
+    if (group->rank == 0)
+        MPI_Scatter(given, MANY, MPI_INT, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, 0, group->comm);
+    else
+        MPI_Scatter(NULL, 0, MPI_DATATYPE_NULL, given, MANY, MPI_INT, 0, group->comm);
+    check(given[1] == 1 + ((group->rank * MANY + 1) * 7) % 3, "what was given by a root that only reads");
+    munmap(given, bytes);
+}
+
 void play_moves(const group_t *group)
 {
+    play_read_only(group);
     play_all(group, MANY, MPI_INT, MPI_INT);
     play_all(group, FEW, MPI_INT, MPI_INT);
     play_in_place(group, MANY);

@@ -527,6 +527,7 @@ blink_result_t blink_redop_destroy(blink_comm_t *comm, blink_redop_t redop);
  * their elements.
  *
  * In place: send and recv may be the same memory in the form that each call names; other overlap is refused.
+ * What a root broadcasts or scatters in place is only read, unless it is registered memory.
  *
  * Order. Ops of one communicator run in the order of submission, those of different communicators
  * concurrently.

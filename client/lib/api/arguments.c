@@ -73,6 +73,14 @@ static blink_result_t check_overlap(const call_t *call, const buffer_t *in, cons
                       in->pointer, out->pointer, small->what, block, large->what, block * small->bytes);
 }
 
+/* A root that broadcasts or scatters in place. */
+static bool output_is_input(const call_t *call, const buffer_t *in, const buffer_t *out)
+{
+    uintptr_t send = (uintptr_t)in->pointer, recv = (uintptr_t)out->pointer;
+    return !collective_reduces(collective_of_opcode(call->opcode)) && out->bytes > 0 &&
+           out->bytes <= in->bytes && recv >= send && recv - send <= in->bytes - out->bytes;
+}
+
 static blink_result_t check_root(const call_t *call)
 {
     blink_collective_t collective = collective_of_opcode(call->opcode);
@@ -110,5 +118,6 @@ blink_result_t call_check(const call_t *call, ring_sqe_t *sqe, buffer_t *in, buf
     count_blocks(call, &in_blocks, &out_blocks);
     BLINK_TRY(set_buffer(call, "send", call->send, in_blocks, in));
     BLINK_TRY(set_buffer(call, "recv", call->recv, out_blocks, out));
+    out->is_there = output_is_input(call, in, out);
     return check_overlap(call, in, out);
 }

@@ -29,6 +29,7 @@ typedef struct buffer {
     const void *pointer;
     uint32_t blocks;
     size_t bytes;
+    bool is_there; /* what is to come there lies there already: it may be memory that cannot be written */
 } buffer_t;
 
 /** Check everything that this rank can know; enter opcode, datatype, operator, root and count in the SQE, and

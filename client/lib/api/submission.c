@@ -18,8 +18,10 @@ blink_result_t call_check_handle(const char *name, const void *object, const cha
 
 static staging_side_t staged(const buffer_t *buffer, bool on_device)
 {
-    return (staging_side_t){
-        .user = (char *)(uintptr_t)buffer->pointer, .blocks = buffer->blocks, .on_device = on_device};
+    return (staging_side_t){.user = (char *)(uintptr_t)buffer->pointer,
+                            .blocks = buffer->blocks,
+                            .is_there = buffer->is_there,
+                            .on_device = on_device};
 }
 
 /* ---- communicators on host devices ---- */

@@ -9,5 +9,5 @@ staging_piece_t staging_piece(const staging_transfer_t *transfer, const staging_
                              .slot = side->slots + piece % STAGING_SLOTS * STAGING_SLOT_BYTES,
                              .bytes = elements * transfer->element_bytes,
                              .stride_bytes = transfer->count * transfer->element_bytes,
-                             .blocks = side->blocks};
+                             .blocks = side->is_there ? 0 : side->blocks};
 }

@@ -17,6 +17,7 @@ struct arena;
 typedef struct staging_side {
     char *user; /* NULL: not staged */
     uint32_t blocks;
+    bool is_there;  /* the application's memory has what the slots will: nothing is copied */
     bool on_device; /* GPU memory */
     char *slots;
 } staging_side_t;
