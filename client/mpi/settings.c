@@ -2,6 +2,7 @@
 #include "settings.h"
 
 #include "base/value.h"
+#include "stderr.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -24,7 +25,7 @@ void shim_line(const char *format, ...)
     va_end(arguments);
     length = strlen(line);
     line[length++] = '\n';
-    (void)!write(STDERR_FILENO, line, length); /* a line that nobody takes is lost */
+    stderr_write(line, length);
 }
 
 /* NULL: unset, or empty, which is as good as unset. */

@@ -6,6 +6,8 @@
 
 #include "fail.h"
 
+#include "stderr.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +39,7 @@ static void tell_version(void)
     int length = snprintf(
         line, sizeof(line), "blink: %d: libnccl.so.2 of blinkd %s, for programs of NCCL %d.%d.%d\n",
         (int)getpid(), blink_version(), ABI_VERSION / 10000, ABI_VERSION / 100 % 100, ABI_VERSION % 100);
-    (void)!write(STDERR_FILENO, line, (size_t)length); /* a line that nobody takes is lost */
+    stderr_write(line, (size_t)length);
 }
 
 /* Under the lock. */

@@ -3,6 +3,7 @@ tells."""
 import os
 import re
 import shutil
+import subprocess
 import unittest
 from unittest import mock
 
@@ -111,18 +112,41 @@ class DebugTest(IntegrationTest):
 
     def test_trace_tells_of_ops(self):
         with variables(BLINK_DEBUG="trace"):
-            ranks = self.start_ranks(self.daemon(), [0, 1], [SHORT, "group:2:allreduce:10:int32:sum"])
+            ranks = self.start_ranks(self.daemon(), [0, 1], [SHORT, "group:2:allreduce:10:int32:sum", SHORT])
             for rank in ranks:
                 self.assert_all_ok(rank.finish())
         for number, rank in enumerate(ranks):
-            told = [line for line in self.lines(rank) if " op " in line]
+            told = [line for line in self.lines(rank) if re.search(r" ops? \d", line)]
             told = [re.sub(r"\d+ us", "N us", line.replace("communicator 1", "C")) for line in told]
             self.assertEqual(told, [f"rank {number} C: {line}" for line in (
                 "op 1: allreduce of 100 float32",
                 "op 1: allreduce of 100 float32: BLINK_OK after N us",
                 "op 2: allreduce of 10 int32, 1 of a group of 2",
-                "op 2: allreduce of 10 int32, 2 of a group of 2",
-                "op 2: group of 2: BLINK_OK after N us")])
+                "op 3: allreduce of 10 int32, 2 of a group of 2",
+                "ops 2 to 3: group of 2: BLINK_OK after N us",
+                "op 4: allreduce of 100 float32",
+                "op 4: allreduce of 100 float32: BLINK_OK after N us")])
+
+    def test_an_op_has_one_number_in_the_trace_and_in_errors(self):
+        other = "allreduce:101:float32:sum"
+        with variables(BLINK_DEBUG="trace"):
+            ranks = self.start_ranks(self.daemon(), [0, 1], {
+                number: [SHORT, "group:2:allreduce:10:int32:sum", last]
+                for number, last in enumerate((SHORT, other))})
+            for rank in ranks:
+                rank.finish()
+        for rank in ranks:
+            self.assertRegex(rank.stderr(), r"op 4: allreduce of 10. float32: BLINK_ERR_MISMATCH after "
+                                            r"\d+ us: allreduce 4 of communicator 1: ")
+
+    def test_a_stderr_that_nobody_reads_ends_no_program(self):
+        daemon = self.daemon()
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([BLINK_RANK, "--socket", daemon.socket, "nop:1"], stdout=subprocess.PIPE,
+                              stderr=writer, env=os.environ | {"BLINK_DEBUG": "trace"}, check=False)
+        os.close(writer)
+        self.assertEqual(done.returncode, 0)
 
     def test_failures_are_told(self):
         with variables(BLINK_DEBUG="info"):

@@ -2,6 +2,7 @@
 #include "environment/debug.h"
 
 #include "names.h"
+#include "stderr.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
@@ -53,7 +54,7 @@ void debug_line(const debug_rank_t *rank, const char *format, ...)
     if (length == sizeof(line) - 1)
         length--;
     line[length++] = '\n';
-    (void)!write(STDERR_FILENO, line, length); /* a line that nobody takes is lost */
+    stderr_write(line, length);
 }
 
 void debug_failed(const char *function, blink_result_t result)

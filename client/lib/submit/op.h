@@ -22,7 +22,7 @@ typedef struct ops_queue {
     _Atomic uint32_t in_ring;    /* ops that have a place there; with submit_lock up, with reap_lock down */
     _Atomic uint32_t unfinished; /* ops that are not over for their owners */
     debug_rank_t rank;           /* for lines; constant once ops are submitted */
-    _Atomic uint64_t traced;     /* ops, if they are */
+    _Atomic uint64_t traced;     /* calls, if they are */
 } ops_queue_t;
 
 /** What is told of an op when it ends. */

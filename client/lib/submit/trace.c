@@ -1,4 +1,5 @@
-/* The lines about ops. A number that counts the rank's ops tells which end belongs to which submission. */
+/* The lines about ops. A number that counts the rank's calls tells which end belongs to which submission, and
+ * is what the daemon calls an op where a communicator has nothing but collectives. */
 #include "submit/trace.h"
 
 #include "base/clock.h"
@@ -8,6 +9,7 @@
 #include <stdio.h>
 
 #define CALL_BYTES 80
+#define OPS_BYTES  56
 
 static const char *call_name(uint8_t opcode)
 {
@@ -34,14 +36,14 @@ void trace_tell_submission(blink_op_t *op, const ops_run_t *run)
     const ring_sqe_t *first = &run->sqes[0];
     char call[CALL_BYTES];
     /* Relaxed: a number by itself. */
-    uint64_t number = atomic_fetch_add_explicit(&op->queue->traced, 1, memory_order_relaxed) + 1;
+    uint64_t number = atomic_fetch_add_explicit(&op->queue->traced, run->count, memory_order_relaxed) + 1;
     op->trace = (trace_t){number, clock_ns(), first->count, run->count, first->opcode, first->datatype};
     for (uint32_t i = 0; i < run->count; i++) {
         describe_call(run->sqes[i].opcode, run->sqes[i].datatype, run->sqes[i].count, call);
         if (run->count == 1)
             debug_line(&op->queue->rank, "op %lu: %s", (unsigned long)number, call);
         else
-            debug_line(&op->queue->rank, "op %lu: %s, %u of a group of %u", (unsigned long)number, call,
+            debug_line(&op->queue->rank, "op %lu: %s, %u of a group of %u", (unsigned long)number + i, call,
                        i + 1, run->count);
     }
 }
@@ -51,15 +53,19 @@ void trace_tell_end(const blink_op_t *op)
     const trace_t *trace = &op->trace;
     bool failed = op->result != BLINK_OK;
     const char *result = blink_name_result_constant(op->result), *text = failed ? op->text : "";
-    char call[CALL_BYTES];
+    char call[CALL_BYTES], ops[OPS_BYTES];
     if (trace->number == 0 && failed)
         debug_line(&op->queue->rank, "an op failed: %s: %s", result, text);
     if (trace->number == 0)
         return;
-    if (trace->calls == 1)
+    if (trace->calls == 1) {
         describe_call(trace->opcode, trace->datatype, trace->count, call);
-    else
+        snprintf(ops, sizeof(ops), "op %lu", (unsigned long)trace->number);
+    } else {
         snprintf(call, sizeof(call), "group of %u", trace->calls);
-    debug_line(&op->queue->rank, "op %lu: %s: %s after %lu us%s%s", (unsigned long)trace->number, call,
-               result, (unsigned long)((clock_ns() - trace->submitted_ns) / 1000), failed ? ": " : "", text);
+        snprintf(ops, sizeof(ops), "ops %lu to %lu", (unsigned long)trace->number,
+                 (unsigned long)trace->number + trace->calls - 1);
+    }
+    debug_line(&op->queue->rank, "%s: %s: %s after %lu us%s%s", ops, call, result,
+               (unsigned long)((clock_ns() - trace->submitted_ns) / 1000), failed ? ": " : "", text);
 }

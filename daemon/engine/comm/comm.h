@@ -48,7 +48,7 @@ struct engine_comm {
     comm_op_t *last_collective; /* to which the next one is tied; NULL: none */
     list_t *transfers;          /* match.h; NULL until the first transfer */
     comm_op_t *spare_op;        /* a collective's memory, charged, to be used again */
-    uint64_t next_sequence;
+    uint64_t last_sequence;
     uint64_t oldest_since_us;  /* when the oldest op became that */
     blink_result_t end_reason; /* not BLINK_OK: the communicator has ended, and why */
     char end_text[BLINK_ERROR_TEXT_BYTES];

@@ -179,7 +179,7 @@ static void op_init(comm_op_t *op, engine_comm_t *comm, const op_signature_t *si
 {
     op->comm = comm;
     op->state = OP_GATHERING;
-    op->sequence = comm->next_sequence++;
+    op->sequence = ++comm->last_sequence;
     op->signature = *signature;
     op->shape = *shape;
     op->for_pair = shape->is_transfer && comm->fabric->one_class;

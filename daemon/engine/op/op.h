@@ -76,7 +76,7 @@ struct comm_op {
     list_t of_comm;  /* comm->ops */
     list_t of_state; /* op_enter()'s alone, as is `state` */
     op_state_t state;
-    uint64_t sequence;
+    uint64_t sequence; /* among the communicator's ops here, from 1 on: what errors call it */
     op_signature_t signature;
     uint32_t first_rank;   /* whose signature it is */
     comm_rank_t *beginner; /* the rank of this host that began the op and is charged for it */

@@ -366,8 +366,8 @@ static void time_out(const remote_comm_t *remote, const kept_t *kept)
     char host[BLINK_ERROR_TEXT_BYTES / 4], text[BLINK_ERROR_TEXT_BYTES];
     remote_name_host(remote, remote->own_host, host, sizeof(host));
     snprintf(text, sizeof(text), "%s %lu of %s: no submission from %s within %g s",
-             collective_op_name(kept->begin.opcode), (unsigned long)kept->begin.op.number, comm->title, host,
-             (double)comm->op_timeout_us / 1e6);
+             collective_op_name(kept->begin.opcode), (unsigned long)kept->begin.op.number + 1, comm->title,
+             host, (double)comm->op_timeout_us / 1e6);
     remote_end(remote, BLINK_ERR_TIMEOUT, text);
 }
 

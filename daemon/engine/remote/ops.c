@@ -122,7 +122,7 @@ static void note_why(remote_op_t *of, blink_result_t code, const char *why)
 {
     char text[2 * BLINK_ERROR_TEXT_BYTES];
     snprintf(text, sizeof(text), "%s %lu: %s", collective_op_name(of->op->signature.opcode),
-             (unsigned long)of->name.number, why);
+             (unsigned long)of->name.number + 1, why);
     note_own_failure(of, code, text);
 }
 
