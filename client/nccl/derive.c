@@ -8,9 +8,10 @@ typedef struct making {
     nccl_task_t task; /* first: it is freed as this. Of the parent */
     nccl_comm_t **place;
     nccl_options_t options;
-    blink_unique_id_t line;
-    int color, key;       /* of a split */
-    int rank, rank_count; /* of a shrinking */
+    blink_unique_id_t line; /* of a split, as what follows */
+    int color, key;
+    uint64_t who; /* goes, as a number: of a shrinking, as what follows */
+    int rank, rank_count;
 } making_t;
 
 /* The name was copied with the rest, the pointer to it still goes elsewhere. */
@@ -100,15 +101,55 @@ abi_result_t ncclCommSplit(nccl_comm_t *comm, int color, int key, nccl_comm_t **
 
 /* ---- shrinking ---- */
 
+/* Add to *number how often the same ranks have been excluded before. Errors: SYSTEM_ERROR. */
+static abi_result_t count(nccl_comm_t *comm, uint64_t who, uint64_t *number)
+{
+    pthread_mutex_lock(&comm->lock);
+    uint64_t *shrunk = realloc(comm->shrunk, (comm->shrunk_count + 1) * sizeof(*shrunk));
+    if (shrunk) {
+        comm->shrunk = shrunk;
+        for (size_t i = 0; i < comm->shrunk_count; i++)
+            *number += shrunk[i] == who;
+        shrunk[comm->shrunk_count++] = who;
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return shrunk ? ABI_SUCCESS : nccl_fail(ABI_SYSTEM_ERROR, "no memory for another shrinking");
+}
+
+static void uncount(nccl_comm_t *comm, uint64_t who)
+{
+    pthread_mutex_lock(&comm->lock);
+    size_t place = comm->shrunk_count - 1;
+    while (comm->shrunk[place] != who)
+        place--;
+    comm->shrunk[place] = comm->shrunk[--comm->shrunk_count];
+    pthread_mutex_unlock(&comm->lock);
+}
+
+static abi_result_t join_shrunk(const making_t *making, uint64_t number)
+{
+    nccl_comm_t *parent = making->task.comm, *made;
+    blink_unique_id_t id;
+    nccl_gpu_t gpu;
+    nccl_id_derive(&parent->line, NCCL_LINE_SHRINK, making->who, number, &id);
+    NCCL_TRY(nccl_gpu_again(&parent->gpu, &gpu));
+    NCCL_TRY(nccl_comm_begin(&id, making->rank_count, making->rank, &making->options, &gpu, &made));
+    NCCL_TRY(nccl_comm_await_child(parent, made));
+    return hand_over(making, made);
+}
+
+/* Who calls knows who is left, and hears nothing of the others, dead or alive: so the id under which those
+ * that are left gather follows from what they know. A rank that fails by itself may try again, and the others
+ * still wait under that id; once a rank has gone or given up, the id is of no use to any of them. */
 static abi_result_t run_shrink(nccl_task_t *task)
 {
     making_t *making = (making_t *)task;
-    nccl_gpu_t gpu;
-    nccl_comm_t *made;
-    NCCL_TRY(nccl_gpu_again(&task->comm->gpu, &gpu));
-    NCCL_TRY(nccl_comm_begin(&making->line, making->rank_count, making->rank, &making->options, &gpu, &made));
-    NCCL_TRY(nccl_comm_await_child(task->comm, made));
-    return hand_over(making, made);
+    uint64_t number = 0;
+    NCCL_TRY(count(task->comm, making->who, &number));
+    abi_result_t result = join_shrunk(making, number);
+    if (result != ABI_SUCCESS && result != ABI_REMOTE_ERROR)
+        uncount(task->comm, making->who);
+    return result;
 }
 
 /* Mark those that go. How many stay; less than 1: an argument is wrong, and that has been said. */
@@ -130,35 +171,13 @@ static int mark_excluded(const nccl_comm_t *comm, const int *excluded, int exclu
     return left;
 }
 
-/* Add to *number how often the same ranks have been excluded before. Under the lock. Errors: SYSTEM_ERROR. */
-static abi_result_t count_again(nccl_comm_t *comm, uint64_t who, uint64_t *number)
+static void note_who(const nccl_comm_t *comm, const bool *goes, making_t *making)
 {
-    uint64_t *shrunk = realloc(comm->shrunk, (comm->shrunk_count + 1) * sizeof(*shrunk));
-    if (!shrunk)
-        return nccl_fail(ABI_SYSTEM_ERROR, "no memory for another shrinking");
-    comm->shrunk = shrunk;
-    for (size_t i = 0; i < comm->shrunk_count; i++)
-        *number += shrunk[i] == who;
-    shrunk[comm->shrunk_count++] = who;
-    return ABI_SUCCESS;
-}
-
-/* Who calls knows who is left, and hears nothing of the others, dead or alive: so the id under which those
- * that are left gather follows from what they know. */
-static abi_result_t derive_shrink(nccl_comm_t *comm, const bool *goes, making_t *making)
-{
-    uint64_t who = UINT64_C(0xcbf29ce484222325), number = 0; /* FNV-1a */
+    making->who = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
     for (int rank = 0; rank < comm->rank_count; rank++)
-        who = (who ^ goes[rank]) * UINT64_C(0x100000001b3);
-    pthread_mutex_lock(&comm->lock);
-    abi_result_t result = count_again(comm, who, &number);
-    pthread_mutex_unlock(&comm->lock);
-    if (result != ABI_SUCCESS)
-        return result;
-    nccl_id_derive(&comm->line, NCCL_LINE_SHRINK, who, number, &making->line);
+        making->who = (making->who ^ goes[rank]) * UINT64_C(0x100000001b3);
     for (int rank = 0; rank < comm->rank; rank++)
         making->rank += !goes[rank];
-    return ABI_SUCCESS;
 }
 
 static abi_result_t begin_shrink(nccl_comm_t *comm, const bool *goes, making_t *making, int flags)
@@ -166,9 +185,8 @@ static abi_result_t begin_shrink(nccl_comm_t *comm, const bool *goes, making_t *
     int device;
     NCCL_TRY(nccl_result(blink_comm_device(comm->comm, &device)));
     making->options.config.device = device;
-    if (flags == ABI_SHRINK_ABORT)
-        NCCL_TRY(nccl_result(blink_comm_abort(comm->comm)));
-    return derive_shrink(comm, goes, making);
+    note_who(comm, goes, making);
+    return flags == ABI_SHRINK_ABORT ? nccl_result(blink_comm_abort(comm->comm)) : ABI_SUCCESS;
 }
 
 static abi_result_t shrink(nccl_comm_t *comm, const bool *goes, int left, nccl_comm_t **place,

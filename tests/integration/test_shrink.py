@@ -80,6 +80,27 @@ class ShrinkTest(IntegrationTest):
             self.assert_step(steps, "shrink", "OK", "of 3$")
             self.assert_step(steps, JOB, "OK")
 
+    def test_two_communicators_of_the_same_survivors_shrink_apart(self):
+        ranks = self.start_ranks(self.daemon(), [0, 1, 2, 3], {
+            number: ["gate:lost", "shrink", JOB, "use:0", "shrink", OTHER_JOB, "gate:again",
+                     f"use:{number + 1}", "shrink:100", "gate:together", "use:1", "shrink", JOB, "use:2",
+                     "shrink", JOB]
+            for number in range(4)})
+        for killed in (3, 2):
+            for rank in ranks[:killed + 1]:
+                rank.wait_for_step("at-gate" if killed == 3 else OTHER_JOB)
+            self.kill(ranks, killed)
+            self.go(*ranks[:killed])
+        for rank in ranks[:2]:
+            rank.wait_for_step("shrink:100")
+            self.assert_step(rank.steps(), "shrink:100", "TIMEOUT", "missing: rank")
+        self.go(*ranks[:2])
+        for rank in ranks[:2]:
+            steps = rank.finish()
+            self.assertEqual([step["text"][2:] for step in steps if step["step"] == "shrink"],
+                             ["of 3", "of 3", "of 2", "of 2"])
+            self.assert_step(steps, JOB, "OK")
+
     def test_revoked_by_one_rank_and_again_by_one_that_comes_late(self):
         daemon = self.daemon()
         ranks = self.start_ranks(daemon, [0, 1, 2],

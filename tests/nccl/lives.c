@@ -182,6 +182,22 @@ static void group_in_progress(player_t *p)
     must(p, ncclCommDestroy(splits[1]), "ncclCommDestroy");
 }
 
+/* While no stack of a thread fits into memory. */
+static void shrink_without_a_thread(const player_t *p, int excluded)
+{
+    nccl_comm_t *none;
+    pthread_attr_t usual, huge;
+    (void)pthread_getattr_default_np(&usual);
+    (void)pthread_getattr_default_np(&huge);
+    if (pthread_attr_setstacksize(&huge, (size_t)1 << 47) != 0 || pthread_setattr_default_np(&huge) != 0)
+        fail(p, "no huge stacks");
+    must_fail(p, ncclCommShrink(p->comm, &excluded, 1, &none, NULL, ABI_SHRINK_DEFAULT), ABI_SYSTEM_ERROR,
+              "no thread", "a shrinking without a thread");
+    (void)pthread_setattr_default_np(&usual);
+    (void)pthread_attr_destroy(&huge);
+    (void)pthread_attr_destroy(&usual);
+}
+
 void play_nonblocking_calls(player_t *p)
 {
     nccl_comm_t *other, *shrunk, *none;
@@ -190,6 +206,8 @@ void play_nonblocking_calls(player_t *p)
     split_nonblocking(p, &other);
     nothing_else_goes(p, other);
     group_in_progress(p);
+    if (p->rank == 0)
+        shrink_without_a_thread(p, last);
     if (p->rank != last) {
         must_end(p, ncclCommShrink(p->comm, &last, 1, &shrunk, NULL, ABI_SHRINK_DEFAULT), p->comm,
                  "ncclCommShrink");
