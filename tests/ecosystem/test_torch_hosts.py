@@ -2,6 +2,7 @@
 import os
 import pathlib
 import re
+import signal
 import sys
 import unittest
 
@@ -28,6 +29,31 @@ print(f"rank {dist.get_rank()} of {dist.get_world_size()}: equal losses", flush=
 dist.destroy_process_group()
 """
 
+#: Rank 0, which has PyTorch's store, is lost. The second group is made with the store that the first one has.
+REFORM = """
+import os
+import signal
+import blink_torch
+import torch
+import torch.distributed as dist
+from torch_ranks import expect_failure, model, train
+
+dist.init_process_group("blink")
+if dist.get_rank() == 0:
+    dist.all_reduce(torch.ones(1))
+    os.kill(os.getpid(), signal.SIGKILL)
+dist.all_reduce(torch.ones(1))
+expect_failure(dist.DistBackendError, "rank 0", dist.all_reduce, torch.ones(1))
+for _ in range(2):
+    blink_torch.reform()
+    torch.manual_seed(dist.get_rank())
+    net = torch.nn.parallel.DistributedDataParallel(model())
+    train(net, dist.get_rank(), steps=2)
+    weights = net.module[0].weight.sum().item()
+    print(f"rank {dist.get_rank()} of {dist.get_world_size()}: {weights}", flush=True)
+dist.destroy_process_group()
+"""
+
 
 def setUpModule():
     why = can_make_namespaces() if os.geteuid() == 0 else "only root may make them"
@@ -36,15 +62,20 @@ def setUpModule():
         raise unittest.SkipTest(why)
 
 
-class TorchrunTest(NetTest):
+BIN = os.path.dirname(sys.executable)
+
+
+class HostsTest(NetTest):
+    def start_inside(self, host, *command, **variables):
+        environment = os.environ | variables | {
+            "BLINK_SOCKET": host.daemon.socket, "GLOO_SOCKET_IFNAME": "eth0",
+            "PATH": BIN + ":/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": ":".join(FOLDERS)}
+        return self.start(["ip", "netns", "exec", host.namespace, *command], env=environment)
+
     def start_torchrun(self, host, number, master, program):
-        bin_folder = os.path.dirname(sys.executable)
-        environment = os.environ | {"BLINK_SOCKET": host.daemon.socket, "GLOO_SOCKET_IFNAME": "eth0",
-                                    "PATH": bin_folder + ":/usr/sbin:/usr/bin:/sbin:/bin",
-                                    "PYTHONPATH": ":".join(FOLDERS)}
-        return self.start(["ip", "netns", "exec", host.namespace, os.path.join(bin_folder, "torchrun"),
-                           "--nnodes", 2, "--node-rank", number, "--nproc-per-node", 1,
-                           "--master-addr", master.v4, "--master-port", 29400, program], env=environment)
+        return self.start_inside(host, os.path.join(BIN, "torchrun"), "--nnodes", 2, "--node-rank", number,
+                                 "--nproc-per-node", 1, "--master-addr", master.v4, "--master-port", 29400,
+                                 program)
 
     def test_ddp_trains_as_with_gloo(self):
         hosts = self.started(2)
@@ -58,3 +89,18 @@ class TorchrunTest(NetTest):
                          [f"rank {rank} of 2: equal losses" for rank in range(2)])
         for host in hosts:
             self.assertGreater(self.ctl_json(host.daemon, "status")["op_count"], 10)
+
+    def test_those_that_are_left_form_a_group(self):
+        """Of hosts whose name is no address: only who has met by PyTorch's store knows addresses."""
+        first, second = hosts = self.started(2)
+        program = self.write_file("reform.py", REFORM)
+        ranks = [self.start_inside(host, sys.executable, program, RANK=str(rank), LOCAL_RANK=local,
+                                   WORLD_SIZE="3", MASTER_ADDR=hosts[0].v4, MASTER_PORT="29400")
+                 for rank, (host, local) in enumerate([(first, "0"), (second, "0"), (first, "1")])]
+        said = ""
+        for rank in ranks:
+            self.assertEqual(rank.wait(), -signal.SIGKILL if rank is ranks[0] else 0, rank.describe())
+            said += rank.stdout()
+        seen = re.findall(r"(rank . of .): (\S+)", said)
+        self.assertEqual(sorted(who for who, _ in seen), 2 * ["rank 0 of 2"] + 2 * ["rank 1 of 2"])
+        self.assertEqual(len({weights for _, weights in seen}), 1, seen)

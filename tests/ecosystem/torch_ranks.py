@@ -473,6 +473,8 @@ def lost_daemon(rank, size):
 def wrong_use(rank, size):
     ones = torch.ones(2)
     expect_failure(TypeError, "sparse", dist.all_reduce, ones.to_sparse())
+    expect_failure(RuntimeError, "No backend type associated with device type cuda",
+                   dist.group.WORLD._get_backend, torch.device("cuda"))
     expect_failure(TypeError, ["torch.int16", "torch.int32"], dist.all_reduce,
                    torch.ones(2, dtype=torch.int16))
     expect_failure(ValueError, ["BXOR", "SUM, AVG"], dist.all_reduce, torch.ones(2, dtype=torch.int32),

@@ -1,4 +1,5 @@
 """The default process group, made anew of the ranks that are left."""
+import contextlib
 import os
 import socket
 from datetime import timedelta
@@ -22,12 +23,26 @@ def _network() -> str:
         return f"{boot.read().strip()}/{os.stat('/proc/self/ns/net').st_ino}"
 
 
-def _open_store(comm: blink.Communicator, limit: timedelta) -> dist.Store:
+def _own_address(store: dist.Store) -> str:
+    """Of this host, for the others: from where it reaches the store in which the ranks have met, whether that
+    still lives or not. Its name, if that was not over the network."""
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    if isinstance(store, dist.TCPStore):
+        for family, kind, _, _, place in socket.getaddrinfo(store.host, store.port, type=socket.SOCK_DGRAM):
+            with contextlib.suppress(OSError), socket.socket(family, kind) as probe:
+                probe.connect(place)  # which sends nothing
+                return probe.getsockname()[0]
+    return socket.getfqdn()
+
+
+def _open_store(comm: blink.Communicator, last: dist.Store, limit: timedelta) -> dist.Store:
     """Of rank 0; the others are told where it is by way of the daemon."""
     store, told = None, bytearray(ADDRESS_BYTES)
     if comm.rank == 0:
-        store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False, timeout=limit)
-        address = f"{store.port} {_network()} {socket.getfqdn()}".encode()[:ADDRESS_BYTES]
+        own = _own_address(last)
+        store = dist.TCPStore(own, 0, is_master=True, wait_for_workers=False, timeout=limit)
+        address = f"{store.port} {_network()} {own}".encode()[:ADDRESS_BYTES]
         told[:len(address)] = address
     comm.broadcast(told)
     if store is None:
@@ -43,7 +58,7 @@ def _shrink(backend: BlinkBackend, limit: timedelta) -> Tuple[dist.Store, int, i
     with translated(f"rank {backend.rank()} cannot form a group with the ranks that are left"):
         backend.comm.abort()  # for those which have heard of no failure
         with backend.comm.shrink() as comm:
-            return _open_store(comm, limit), comm.rank, comm.size
+            return _open_store(comm, backend.store, limit), comm.rank, comm.size
 
 
 def _chosen(options: Options, limit: timedelta) -> Optional[Options]:
