@@ -92,10 +92,8 @@ static _Noreturn void become_blinkd(const perf_private_t *daemon, const perf_opt
     own_directory(own);
     snprintf(path, sizeof(path), "%s/blinkd", own);
     run_blinkd(daemon, options, path);
-    snprintf(path, sizeof(path), "%s/../sbin/blinkd", own);
-    run_blinkd(daemon, options, path);
     run_blinkd(daemon, options, "blinkd");
-    fprintf(stderr, "blinkd is neither in %s, nor in ../sbin from there, nor on PATH\n", own);
+    fprintf(stderr, "blinkd is neither in %s nor on PATH\n", own);
     fflush(stderr);
     _exit(127);
 }

@@ -13,8 +13,8 @@ typedef struct perf_private {
     char *log_path;
 } perf_private_t;
 
-/** Start blinkd (found beside this program, in ../sbin, or on PATH) and wait until it answers. Give `daemon`
- * to perf_private_stop() also after a failure. Errors: SYSTEM (also: it ended; its log is on stderr),
+/** Start blinkd (found beside this program or on PATH) and wait until it answers. Give `daemon` to
+ * perf_private_stop() also after a failure. Errors: SYSTEM (also: it ended; its log is on stderr),
  * ABORTED (asked to end), TIMEOUT, NO_MEMORY. */
 blink_result_t perf_private_start(const perf_options_t *options, perf_signals_t *signals,
                                   perf_private_t *daemon);
