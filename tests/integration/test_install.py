@@ -1,14 +1,22 @@
-"""What an application meets: an installed library that exports only its own names, and the example of
-docs/program.md."""
+"""What a user meets: an installed library that exports only its own names, the example of docs/program.md,
+manual pages and completion that say what the programs say, and an installation that goes away again."""
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import unittest
 
 from harness import LIMIT_S, IntegrationTest
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "program.md"
+TOP = pathlib.Path(__file__).parents[2]
+PAGE = TOP / "docs" / "program.md"
+COMPLETE = """
+COMP_WORDS=("${@:2}") COMP_CWORD=$(($# - 2))
+source "$1"
+_blink "$2"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
 
 
 class InstallTest(IntegrationTest):
@@ -48,6 +56,75 @@ class InstallTest(IntegrationTest):
             capture_output=True, text=True, timeout=LIMIT_S, check=True,
         )
         self.assertEqual(sorted(done.stdout.splitlines()), [f"rank {rank}: 6" for rank in range(4)])
+
+    def help_of(self, *command):
+        unbroken = dict(os.environ, ARGP_HELP_FMT="rmargin=9999")
+        status, out, err = self.run_command([*map(str, command), "--help"], env=unbroken)
+        self.assertEqual(status, 0, err)
+        return out
+
+    def test_manual_pages_have_every_program_command_option_and_setting(self):
+        if not shutil.which("scdoc"):
+            self.skipTest("there is no scdoc, and so no manual pages")
+        prefix = self.install()
+        pages = {path.stem: re.sub(r"\\(?:&|f[BIR])?", "", path.read_text())
+                 for path in (prefix / "share/man").rglob("*.?")}
+        names = sorted(program.name for program in (prefix / "bin").iterdir())
+        self.assertIn("blinkd", names)
+        for program in (pathlib.Path(os.environ["BLINKD"]).with_name(name) for name in names):
+            commands = re.findall(r"^  ([a-z]+)  .*", self.help_of(program).partition("\nCommands ")[2], re.M)
+            for words in [[], *([command] for command in commands)]:
+                for option in re.findall(r"^ +(?:-., )?(--[a-z-]+)", self.help_of(program, *words), re.M):
+                    found = re.search(rf"^(-., )?{option}\b", pages[program.name], re.M)
+                    self.assertTrue(found, [program.name, *words, option])
+                self.assertIn(" ".join([program.name, *words]), pages[program.name])
+        settings = re.findall(r"^# ([a-z_]+) =", (TOP / "systemd" / "blinkd.conf").read_text(), re.M)
+        self.assertIn("op_timeout_s", settings)
+        for setting in settings:
+            self.assertRegex(pages["blinkd.conf"], rf"(?m)^{setting} =")
+
+    def complete(self, *words):
+        """What bash offers for the last word."""
+        completion = TOP / "completion" / "blink.bash"
+        path = dict(os.environ, PATH=os.path.dirname(os.environ["BLINKCTL"]) + ":" + os.environ["PATH"])
+        command = ["bash", "-c", COMPLETE, "-", str(completion), *words]
+        status, out, err = self.run_command(command, env=path)
+        self.assertEqual((status, err), (0, ""))
+        return out.split()
+
+    def test_completion_offers_what_programs_take(self):
+        self.assertIn("simulate", self.complete("blinkctl", ""))
+        self.assertEqual(self.complete("blinkctl", "--json", "pl"), ["plan"])
+        self.assertEqual(self.complete("blinkctl", "plan", "--alg"), ["--algorithm"])
+        self.assertIn("dgx1v_hybrid", self.complete("blinkctl", "plan", "-t", "dgx1v"))
+        self.assertIn("dgx1v_hybrid", self.complete("blinkd", "--topology", "=", "dgx1v"))
+        self.assertEqual(self.complete("blinkd", "--check"), ["--check-config"])
+        for words in [("blinkd", "--log-level"), ("blinkd", "--gpu-sharing"), ("blinkctl", "topology", "-f"),
+                      ("blinkctl", "plan", "-a"), ("blinkctl", "plan", "--collective"),
+                      ("blinkctl", "simulate", "--protocol"), ("blink-perf", "-d"), ("blink-perf", "-o"),
+                      ("blink-perf", "--in-place"), ("blink-perf", "--memory"),
+                      ("blink-perf", "--device-memory"), ("blink-perf",)]:
+            program = pathlib.Path(os.environ["BLINKCTL"]).with_name(words[0])
+            option = re.escape(words[-1])
+            said = self.help_of(program, *words[1:-1])
+            if len(words) > 1:
+                said = re.search(rf"^ +{option}\b.*|^ +-., {option}\b.*", said, re.M)[0]
+            offered = self.complete(*words, "")
+            self.assertTrue(offered, words)
+            for word in offered:
+                self.assertRegex(said, rf"\b{word}\b", words)
+
+    def test_uninstalling_leaves_none_of_its_files(self):
+        prefix = self.install()
+        script = str(TOP / "cmake" / "uninstall.cmake")
+        uninstall = [os.environ["CMAKE"], f"-DBUILD={os.environ['BUILD_DIR']}", "-P", script]
+        status, _, err = self.run_command(uninstall)
+        self.assertEqual(status, 0, err)
+        left = [path for path in prefix.rglob("*") if not path.is_dir() or "blink" in path.name]
+        self.assertEqual(left, [])
+        status, _, err = self.run_command(uninstall)
+        self.assertEqual(status, 1)
+        self.assertIn("can be taken away", err)
 
 
 if __name__ == "__main__":

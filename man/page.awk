@@ -1,0 +1,175 @@
+# page.awk: a manual page in the language of scdoc, from a page of man/. Everything is copied but
+#   @help PROGRAM        what it says with --help: synopsis, description, options and so on
+#   @commands PROGRAM    the same of each command that PROGRAM --help lists, one section each
+#   @settings FILE       the settings of a commented configuration file
+# and @version, so that no page falls behind its program. Programs are in the folder `bin`, files in `files`.
+
+function escape(text) {
+    gsub(/[\\`_*#]/, "\\\\&", text)
+    return text ~ /^[-.|;]/ ? "\\" text : text
+}
+
+function trim(text) {
+    gsub(/^ +| +$/, "", text)
+    return text
+}
+
+function fail(what) {
+    print "page.awk: nothing for a manual page came from: " what >"/dev/stderr"
+    exit failed = 1
+}
+
+# How a program is asked: it is not to break lines.
+function asked(program, command) {
+    return "ARGP_HELP_FMT=rmargin=9999 '" bin "/" program "' " command " --help"
+}
+
+function heading(title) {
+    end_literal()
+    print command == "" ? "\n# " toupper(escape(title)) : "\n*" escape(title) "*"
+    under = title
+}
+
+function paragraph(text) {
+    end_literal()
+    print "\n" escape(text)
+}
+
+function literal_line(text) {
+    if (!literal)
+        print "\n```"
+    literal = 1
+    print text
+}
+
+function end_literal() {
+    if (literal)
+        print "```"
+    literal = 0
+}
+
+# "  -c, --config=FILE   read this configuration file". What a program takes itself its commands take, too,
+# and it stands in the page once.
+function option(line,    names, text) {
+    match(line, /^ +(-., )?-[^ ]+/)
+    names = trim(substr(line, 1, RLENGTH))
+    text = trim(substr(line, RLENGTH + 1))
+    if (command != "" && names in common)
+        return
+    if (command == "") {
+        common[names]
+        if (under == "")
+            heading("Options")
+    }
+    if (group != "")
+        paragraph(group)
+    group = ""
+    print "\n*" escape(names) "*"
+    if (text != "")
+        print "\t" escape(text)
+}
+
+# What a line of text is, by how it begins.
+function text(line) {
+    if (match(line, /^(Exit status|Examples|Commands \(.*\)): ?/)) {
+        rest = substr(line, RLENGTH + 1)
+        heading(substr(line, 1, match(line, /( \(|:)/) - 1))
+        if (rest != "")
+            paragraph(rest)
+    } else {
+        if (under == "Options")
+            heading("Notes")
+        paragraph(line)
+    }
+}
+
+function help(program,    from, line) {
+    from = asked(program, command)
+    under = group = ""
+    while ((from | getline line) > 0) {
+        if (line ~ /^[Uu]sage: /) {
+            if (command == "")
+                heading("Synopsis")
+            paragraph(substr(line, 8))
+            if (command == "")
+                heading("Description")
+            under = ""
+        } else if (line ~ /^ *$/ || line ~ /^Mandatory or optional arguments/)
+            end_literal()
+        else if (line ~ /^ +-/)
+            option(line)
+        else if (line ~ /^ [^ ].*:$/)
+            group = trim(line)
+        else if (line ~ /^  /)
+            literal_line(line)
+        else
+            text(line)
+    }
+    end_literal()
+    if (close(from) != 0)
+        fail(from)
+}
+
+function commands(program,    from, line, names, name, count, i) {
+    from = asked(program, "")
+    while ((from | getline line) > 0)
+        if (line ~ /^Commands /)
+            names = " "
+        else if (names && line ~ /^  [a-z]/)
+            names = names substr(line, 1, match(substr(line, 3), / |$/) + 1)
+        else if (line ~ /^ *$/ && names ~ /[a-z]/)
+            break
+    close(from)
+    count = split(trim(names), name, / +/)
+    if (count == 0)
+        fail(from)
+    for (i = 1; i <= count; i++) {
+        print "\n## " program " " name[i]
+        command = name[i]
+        help(program)
+    }
+    command = ""
+}
+
+# What was read last: a comment is about the keys below it, up to the next comment, or about none.
+function end_settings() {
+    printf "%s", keys
+    if (comment != "")
+        print (keys == "" ? "\n" : "\t") escape(comment)
+    keys = comment = ""
+}
+
+function settings(file,    line) {
+    while ((getline line <file) > 0)
+        if (line ~ /^# [a-z_]+ =( |$)/)
+            keys = keys "\n*" escape(substr(line, 3)) "*\n"
+        else {
+            if (keys != "" || line !~ /^# /)
+                end_settings()
+            if (line ~ /^\[/)
+                print "\n## " line
+            else if (line ~ /^# /)
+                comment = comment (comment == "" ? "" : " ") substr(line, 3)
+        }
+    end_settings()
+    if (close(file) != 0)
+        fail(file)
+}
+
+/^@help / {
+    help($2)
+    next
+}
+/^@commands / {
+    commands($2)
+    next
+}
+/^@settings / {
+    settings(files "/" $2)
+    next
+}
+{
+    gsub(/@version/, version)
+    print
+}
+END { exit failed }
