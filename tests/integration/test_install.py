@@ -36,6 +36,11 @@ class InstallTest(IntegrationTest):
         self.assertIn("blink_all_reduce@@BLINK_0.1", names)
         self.assertEqual([name for name in names if not re.fullmatch(r"blink_\w+@@BLINK_0\.1", name)], [])
 
+    def test_package_of_the_library_lists_its_names(self):
+        exported = re.findall(r"^ +(blink_\w+);", (TOP / "client/lib/blinkclient.map").read_text(), re.M)
+        listed = re.findall(r"^ (blink_\w+)@", (TOP / "debian/libblinkclient0.symbols").read_text(), re.M)
+        self.assertEqual(sorted(listed), sorted(exported))
+
     def test_example_of_the_page_builds_as_shown_and_runs(self):
         prefix = self.install()
         text = re.search(r"```c\n(.*?)```", PAGE.read_text(), re.S)[1]
