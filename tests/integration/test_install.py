@@ -90,7 +90,7 @@ class InstallTest(IntegrationTest):
 
     def complete(self, *words):
         """What bash offers for the last word."""
-        completion = TOP / "completion" / "blink.bash"
+        completion = TOP / "scripts" / "completion" / "blink.bash"
         path = dict(os.environ, PATH=os.path.dirname(os.environ["BLINKCTL"]) + ":" + os.environ["PATH"])
         command = ["bash", "-c", COMPLETE, "-", str(completion), *words]
         status, out, err = self.run_command(command, env=path)

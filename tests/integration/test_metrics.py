@@ -18,8 +18,8 @@ from raw import message
 from test_tools import FakeDaemon
 
 TOP = pathlib.Path(__file__).parents[2]
-RULES = TOP / "observe" / "blinkd.rules.yml"
-DASHBOARD = TOP / "observe" / "blinkd.dashboard.json"
+RULES = TOP / "systemd" / "observe" / "blinkd.rules.yml"
+DASHBOARD = TOP / "systemd" / "observe" / "blinkd.dashboard.json"
 PAGE = TOP / "docs" / "observe.md"
 NAME = re.compile(r"\bblink_[a-z_]+")
 LABEL = re.compile(r'(\w+)="((?:[^"\\\n]|\\.)*)"')

@@ -1,4 +1,4 @@
-# page.awk: a manual page in the language of scdoc, from a page of man/. Everything is copied but
+# page.awk: a manual page in the language of scdoc, from a page of docs/man/. Everything is copied but
 #   @help PROGRAM        what it says with --help: synopsis, description, options and so on
 #   @commands PROGRAM    the same of each command that PROGRAM --help lists, one section each
 #   @settings FILE       the settings of a commented configuration file
