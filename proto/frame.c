@@ -48,8 +48,8 @@ static blink_result_t timed_out(void)
 
 static blink_result_t not_connected(const char *path, int error)
 {
-    const char *advice = "start one (blinkd --socket PATH --devices host:8), or name the socket of one: "
-                         "BLINK_SOCKET=PATH";
+    const char *advice =
+        "start one (blinkd --socket PATH or systemctl start blinkd.socket) or set BLINK_SOCKET";
     if (error == EACCES)
         advice = "the socket is for a group: see its mode, and SocketGroup= in blinkd.socket";
     return BLINK_FAIL(BLINK_ERR_CONNECT, "no daemon answers on %s: %s; %s", path, strerror(error), advice);

@@ -150,6 +150,15 @@ class PerfTest(GpuTest):
         self.assertEqual(status, 1)
         self.assertIn("--device-memory: CUDA sees 1 GPUs in this process", err)
 
+    def test_seconds_are_shared_out_on_streams_and_graphs_too(self):
+        daemon = self.gpu_daemon("cuda:0x2")
+        for order in ("--stream", "--stream=graph"):
+            status, out, err = self.run_command([BLINK_PERF, "--socket", daemon.socket, "allreduce",
+                                                 "--device-memory", order, "--seconds", "0.2",
+                                                 *"-b 1K -e 1K --json".split()], env=gpu_environment())
+            self.assertEqual(status, 0, out + err)
+            self.assertEqual([json.loads(line)["wrong"] for line in out.splitlines()], [0, 0])
+
     def test_what_cannot_be_is_refused_by_name(self):
         daemon = self.gpu_daemon("cuda:0+host:1")
         for arguments, sentence in [(["allreduce", "--stream"], "--stream needs --device-memory"),
@@ -157,7 +166,7 @@ class PerfTest(GpuTest):
                                     (["allreduce", "--memory", "malloc", "--device-memory"],
                                      "--memory or --device-memory, not both"),
                                     (["allreduce", "--device-memory=paper"],
-                                     "--device-memory=paper: malloc, vmm or pool"),
+                                     "--device-memory paper: there is no \"paper\"; it may be malloc, vmm"),
                                     (["allreduce", "--device-memory", "--stream=wild"], "--stream=wild"),
                                     (["nop", "--device-memory"], "--device-memory: nop has no memory")]:
             status, _, err = self.perf(daemon, *arguments)

@@ -97,10 +97,10 @@ class WithoutDaemon(MpiTest):
 class Settings(MpiTest):
     def test_what_they_should_be_is_told(self):
         process = self.start_scenario("mpich", ["memory"], "/nowhere", 1, BLINK_DEBUG="", BLINK_MPI="of",
-                                      BLINK_MPI_MIN_BYTES="1T")
+                                      BLINK_MPI_MIN_BYTES="1X")
         self.assertEqual(process.wait(), 0, process.describe())
         self.assertRegex(process.stderr(), 'BLINK_MPI is "of", but should be on or off: MPI does everything')
-        self.assertRegex(process.stderr(), 'BLINK_MPI_MIN_BYTES is "1T", but should be a number of bytes')
+        self.assertRegex(process.stderr(), 'BLINK_MPI_MIN_BYTES is "1X", but should be a number of bytes')
 
     def test_the_script_does_not_guess(self):
         status, _, err = self.run_command([BUILD / "bin" / "blink-mpi-run", "true"],

@@ -108,9 +108,9 @@ class PerfWordsTest(IntegrationTest):
                                  (known, known))
 
     def test_a_long_run_says_so_beforehand(self):
-        daemon = self.daemon("--pace=0.001", topology="dgx1v")
-        perf = self.start([BLINK_PERF, "allreduce", "--socket", daemon.socket, "-b", "64M", "-e", "64M", "-n",
-                           "100"])
+        daemon = self.daemon("--pace=0.01", topology="dgx1v")
+        perf = self.start([BLINK_PERF, "allreduce", "--socket", daemon.socket,
+                           *"-b 16M -e 16M -n 10000 -w 0".split()])
         perf.wait_for("the estimate", lambda perf: re.search(r"take about \d+m .*--seconds", perf.stderr()))
         perf.kill()
 

@@ -455,10 +455,12 @@ static void test_unknown_topology_lists_the_builtins(void **state)
 {
     (void)state;
     topo_t *topo = NULL;
-    assert_int_equal(topo_load("dgx9", &topo), BLINK_ERR_NOT_FOUND);
-    assert_text_has(blink_error_text(), "dgx9");
+    assert_int_equal(topo_load("nowhere", &topo), BLINK_ERR_NOT_FOUND);
+    assert_text_has(blink_error_text(), "nowhere");
     for (const char *const *name = topo_builtin_names(); *name; name++)
         assert_text_has(blink_error_text(), *name);
+    assert_int_equal(topo_load("4xdgx1w", &topo), BLINK_ERR_NOT_FOUND);
+    assert_text_has(blink_error_text(), "did you mean 'dgx1v'?");
 }
 
 /* A path that does not exist yet, in a fresh directory. */
