@@ -449,6 +449,9 @@ static void test_less_memory_than_was_said(void **state)
 
     assert_refused(import(&service, &vmm, 1, &vmm_fd, 1), BLINK_ERR_UNSUPPORTED,
                    "extent 0 of 1: the driver does not take it: cuMemMap");
+    vmm.allocation_bytes = vmm.bytes = 4096;
+    assert_refused(import(&service, &vmm, 1, &vmm_fd, 1), BLINK_ERR_INVALID_ARGUMENT,
+                   "extent 0 of 1: no allocation has 4096 bytes: a page is 2097152");
     assert_refused(import(&service, &pooled, 1, &pool_fd, 1), BLINK_ERR_INVALID_ARGUMENT,
                    "bytes, not the 4294967296 that were said");
     assert_refused(import(&service, &legacy, 1, NULL, 0), BLINK_ERR_INVALID_ARGUMENT,

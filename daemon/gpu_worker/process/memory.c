@@ -123,7 +123,27 @@ static blink_result_t open_mapped(const worker_t *worker, const gpu_request_t *r
     return BLINK_OK;
 }
 
-/* The caller has checked that there are addresses for all of them. */
+/* How many bytes the request's extents take, and those that follow. Errors: INVALID_ARGUMENT. */
+static blink_result_t sum_bytes(const gpu_request_t *request, uint64_t *bytes)
+{
+    *bytes = request->following_bytes;
+    for (uint32_t i = 0; i < request->extent_count; i++) {
+        if (__builtin_add_overflow(*bytes, request->extents[i].allocation_bytes, bytes))
+            return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the extents have no sum of 64 bits");
+    }
+    return BLINK_OK;
+}
+
+/* Take addresses for all extents, those of further requests, too. */
+static blink_result_t reserve(const worker_t *worker, const gpu_request_t *request,
+                              struct worker_import *import)
+{
+    import->offset_bytes = request->extents[0].offset_bytes;
+    BLINK_TRY(sum_bytes(request, &import->bytes));
+    CUDA_DRIVER_TRY(worker->cu, cuMemAddressReserve, &import->address, import->bytes, 0, 0, 0);
+    return BLINK_OK;
+}
+
 static blink_result_t map_side_by_side(const worker_t *worker, const gpu_request_t *request,
                                        const CUmemGenericAllocationHandle *handles,
                                        struct worker_import *import)
@@ -138,17 +158,6 @@ static blink_result_t map_side_by_side(const worker_t *worker, const gpu_request
         import->mapped_bytes += bytes;
     }
     return open_mapped(worker, request, import->address + begin, import->mapped_bytes - begin);
-}
-
-/* How many bytes the request's extents take, and those that follow. Errors: INVALID_ARGUMENT. */
-static blink_result_t sum_bytes(const gpu_request_t *request, uint64_t *bytes)
-{
-    *bytes = request->following_bytes;
-    for (uint32_t i = 0; i < request->extent_count; i++) {
-        if (__builtin_add_overflow(*bytes, request->extents[i].allocation_bytes, bytes))
-            return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the extents have no sum of 64 bits");
-    }
-    return BLINK_OK;
 }
 
 /* Open the request's extents and map them behind what is mapped already. */
@@ -167,6 +176,8 @@ static blink_result_t import_extents(worker_t *worker, const gpu_request_t *requ
         else
             fail_extent(result, request, opened);
     }
+    if (result == BLINK_OK && import->bytes == 0)
+        result = reserve(worker, request, import);
     if (result == BLINK_OK)
         result = map_side_by_side(worker, request, handles, import);
     /* The mappings keep the memory. */
@@ -178,11 +189,8 @@ static blink_result_t import_extents(worker_t *worker, const gpu_request_t *requ
 static blink_result_t import_vmm(worker_t *worker, const gpu_request_t *request, const int *fds,
                                  struct worker_import *import)
 {
-    BLINK_TRY(sum_bytes(request, &import->bytes));
-    import->offset_bytes = request->extents[0].offset_bytes;
-    CUDA_DRIVER_TRY(worker->cu, cuMemAddressReserve, &import->address, import->bytes, 0, 0, 0);
     blink_result_t result = import_extents(worker, request, fds, import);
-    if (result != BLINK_OK)
+    if (result != BLINK_OK && import->address != 0)
         unmap(worker, import->address, import->mapped_bytes, import->bytes);
     return result;
 }
