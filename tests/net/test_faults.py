@@ -194,7 +194,7 @@ class Ranks(FaultsTest):
         ranks = self.start_at(places, OP, "gate", OP, "destroy")
         self.wait_at_gates(ranks)
         ranks[0].say()
-        self.assert_step(ranks[0].finish(), OP, "TIMEOUT", r"allreduce \d+ of.*n2, with rank 1")
+        self.assert_step(ranks[0].finish(), OP, "TIMEOUT", r"allreduce 2 of.*n2, with rank 1")
         ranks[1].say()
         self.assert_step(ranks[1].finish(), OP, "TIMEOUT", "n2, with rank 1")
 
