@@ -6,6 +6,7 @@
 #include "host_kernels.h"
 #include "lane_abi.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -14,7 +15,8 @@
 
 #define RECOMMENDED_BYTES ((size_t)512 << 20)
 
-static uint32_t object_count; /* under memory_lock */
+static uint32_t object_count;     /* under memory_lock */
+static _Atomic uint64_t bindings; /* that were made and undone; changed under memory_lock */
 
 static memory_t *object_of(CUmemGenericAllocationHandle handle)
 {
@@ -94,6 +96,7 @@ static CUresult bind(memory_t *object, memory_t *piece)
         return CUDA_ERROR_OUT_OF_MEMORY;
     team->views[ordinal] = view;
     team->pieces[ordinal] = memory_get(piece);
+    atomic_fetch_add(&bindings, 1);
     return CUDA_SUCCESS;
 }
 
@@ -114,6 +117,7 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, size_t object_o
 
 static void unbind(memory_team_t *team, int ordinal, size_t bytes)
 {
+    atomic_fetch_add(&bindings, 1);
     munmap(team->views[ordinal], bytes);
     memory_put(team->pieces[ordinal]);
     team->pieces[ordinal] = NULL;
@@ -144,22 +148,44 @@ void memory_free_team(memory_team_t *team, size_t bytes)
 
 /* ---- for kernels ---- */
 
-static uint32_t find_places(uint64_t address, uint64_t *places)
+/* An object's addresses, and where its pieces are. */
+typedef struct view {
+    uint64_t bindings; /* as many as there had ever been */
+    uintptr_t begin, end;
+    uint32_t count;
+    char *places[STANDIN_GPUS_MAX];
+} view_t;
+
+static view_t find_view(uint64_t address)
 {
-    uint32_t count = 0;
+    view_t view = {0};
     pthread_mutex_lock(&memory_lock);
     const range_t *range = range_find((uintptr_t)address);
     const memory_team_t *team = range && range->memory ? range->memory->team : NULL;
     for (int i = 0; team && i < STANDIN_GPUS_MAX; i++)
         if (team->pieces[i])
-            places[count++] = (uintptr_t)team->views[i] + (address - range->address);
-    bool is_whole = team && count == team->device_count;
-    pthread_mutex_unlock(&memory_lock);
-    if (!is_whole) {
+            view.places[view.count++] = team->views[i];
+    if (!team || view.count != team->device_count) {
         fprintf(stderr, "stand-in: no switch reaches %#llx\n", (unsigned long long)address);
         abort();
     }
-    return count;
+    view.begin = range->address;
+    view.end = range->address + range->bytes;
+    view.bindings = atomic_load(&bindings);
+    pthread_mutex_unlock(&memory_lock);
+    return view;
+}
+
+/* All threads of all kernels ask for each unit that they move: one that asks for the same object again takes
+ * no lock. An object that is at an address anew has been bound anew. */
+static uint32_t find_places(uint64_t address, uint64_t *places)
+{
+    static _Thread_local view_t view;
+    if (address < view.begin || address >= view.end || view.bindings != atomic_load(&bindings))
+        view = find_view(address);
+    for (uint32_t i = 0; i < view.count; i++)
+        places[i] = (uintptr_t)view.places[i] + (address - view.begin);
+    return view.count;
 }
 
 __attribute__((constructor)) static void offer_places(void)
