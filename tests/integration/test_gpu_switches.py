@@ -74,7 +74,7 @@ class SwitchTest(GpuTest):
                                           ("float32", "premulsum", "yes"), ("int64", "min", "no")):
             status, out, err = self.run_command(
                 [BLINK_PERF, "--socket", daemon.socket, "allreduce", "--device-memory", "-d", datatype,
-                 "-o", operator, "-n", 2, "-w", 1, "-b", "12K", "-e", "3M", "-f", 16, "--in-place", place,
+                 "-o", operator, "-n", 1, "-w", 0, "-b", "12K", "-e", "768K", "-f", 64, "--in-place", place,
                  "--algorithm", "multicast", "--json"],
                 env=gpu_environment(STANDIN_CUDA_GPUS=GPUS))
             self.assertEqual(status, 0, out + err)
