@@ -72,13 +72,15 @@ class Checks:
 
     # ---- kinds of rows ----
 
-    def perf(self, daemon, name, *arguments, quick=False, limit_s=120):
-        """blink-perf, every element checked."""
+    def perf(self, daemon, name, *arguments, quick=False, limit_s=120, lacking=None):
+        """blink-perf, every element checked. `lacking`: what a machine that cannot do it says."""
         command = [self.programs / "blink-perf", *arguments]
 
         def check(limit_s):
-            done = run([*command, "--socket", daemon.socket, "--check=1"], daemon.environment,
-                       limit_s).must_succeed()
+            done = run([*command, "--socket", daemon.socket, "--check=1"], daemon.environment, limit_s)
+            if lacking and lacking in done.err:
+                raise Skip(" ".join(done.err.split()))
+            done.must_succeed()
             if "# Out of bounds values : 0 OK" not in done.out:
                 raise Failure("nothing was checked")
         return Row(name, shown(command), check, quick, limit_s)
@@ -134,7 +136,7 @@ class Checks:
 
     def groups(self):
         """What is most particular comes first: the budget may not last."""
-        return [self.several(), self.orders(), *(self.links(protocol) for protocol in PROTOCOLS),
+        return [self.several(), self.switches(), self.orders(), *(self.links(protocol) for protocol in PROTOCOLS),
                 self.memory(), self.faults(), self.lost(), self.mps(), self.sanitizer(),
                 *(self.elements(devices) for devices in (4, 2, 8))]
 
@@ -152,11 +154,24 @@ class Checks:
                  for kind in ("malloc", "pool") for order, flags in ORDERS.items()]
         rows.append(self.scenario(daemon, "killed-rank", 2, "several GPUs: kill -9 of a rank under load",
                                   self.killed_rank))
+        return Group(daemon, rows, self.need_several)
 
-        def prepare(_):
-            if not self.stand_in and self.gpu_count < 2:
-                raise Skip("this machine has one GPU")
-        return Group(daemon, rows, prepare)
+    def need_several(self, _):
+        if not self.stand_in and self.gpu_count < 2:
+            raise Skip("this machine has one GPU")
+
+    def switches(self):
+        """GPUs that are joined by switches which reduce and copy, with whatever these can do."""
+        switched = {"STANDIN_CUDA_GPUS": "4", "STANDIN_CUDA_SWITCH": "128"}
+        environment = self.environment | (switched if self.stand_in else {})
+        daemon = Daemon(self.programs, "cuda:all", environment,
+                        *(["--topology", "dgx_h100"] if self.stand_in else []))
+        rows = [self.perf(daemon, f"switches: {operator} of {datatype}", "allreduce", "--device-memory=vmm",
+                          "--algorithm", "multicast", "-d", datatype, "-o", operator, "-b", "4K",
+                          "-e", "256K", "-f", 64, "-n", 3, quick=datatype == "float32", lacking="a switch")
+                for datatype, operator in (("float32", "sum"), ("bfloat16", "avg"), ("float64", "sum"),
+                                           ("int32", "max"), ("uint64", "min"))]
+        return Group(daemon, rows, self.need_several)
 
     def elements(self, devices):
         """Every collective, type and operator."""
