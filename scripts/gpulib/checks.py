@@ -136,7 +136,8 @@ class Checks:
 
     def groups(self):
         """What is most particular comes first: the budget may not last."""
-        return [self.several(), self.switches(), self.orders(), *(self.links(protocol) for protocol in PROTOCOLS),
+        return [self.several(), self.switches(), self.orders(),
+                *(self.links(protocol) for protocol in PROTOCOLS),
                 self.memory(), self.faults(), self.lost(), self.mps(), self.sanitizer(),
                 *(self.elements(devices) for devices in (4, 2, 8))]
 
