@@ -290,6 +290,9 @@ static blink_result_t sim_advance(sim_t *sim, uint32_t index)
     if (!sim_waits_over(sim, index, step))
         return BLINK_OK;
     double free_us = state->step == 0 ? *sim_slot_us(sim, index) : 0;
+    /* Links serve what comes first: what a block moves must not be booked before the block comes to it. */
+    if (sim->wires.blocks && !sim->program->multicast)
+        free_us = fmax(free_us, sim->wires.blocks[index].idle_us);
     if (free_us > sim->now_us)
         return events_push(&sim->events, free_us, EVENT_LANE, index);
     BLINK_TRY(sim_run_step(sim, index, step));
