@@ -66,9 +66,8 @@ static goal_transfer_t goal_transfer(goal_t *goal, const lane_operand_t *dst)
     const uint32_t *links = &goal->program->path_links[path->link_first];
     uint32_t first = goal_number(goal->first, &goal->firsts, links[0]);
     uint32_t last = goal_number(goal->last, &goal->lasts, links[path->link_count - 1]);
-    return (goal_transfer_t){.to = dst->rank,
-                             .cpu = GOAL_STEP_CPU + 1 + last % (GOAL_UNITS - 1),
-                             .nic = first % GOAL_UNITS};
+    return (goal_transfer_t){
+        .to = dst->rank, .cpu = GOAL_STEP_CPU + 1 + last % (GOAL_UNITS - 1), .nic = first % GOAL_UNITS};
 }
 
 static blink_result_t goal_note_step(goal_t *goal, uint32_t lane, uint32_t index, uint64_t *tags)

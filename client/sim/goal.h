@@ -13,13 +13,13 @@
  *
  * A send and a recv per chunk and transfer to another rank, matched by a tag of their own; a calc per chunk
  * and step: bytes × sources at reduce_GBps where it combines several, else 0. A message has one `cpu` and one
- * `nic` for both of its ends, and is in the way of others with either number at the one as at the other. Links
- * are therefore numbered in the whole schedule: the `nic` is that by which a chunk leaves its device, the `cpu`
- * that by which it comes to the other one, so that chunks over different links are concurrent, and so are
- * those of the two directions (both modulo the format's 256). All calcs of a rank are on cpu 0, which is its
- * reader. Dependencies: each step on the one before it in its lane, on the recv that its
- * `full` waits name and on steps of its own rank that signal it. Left out: empty chunks, and `free` waits for
- * other ranks, which would be messages of their own; GOAL's receivers buffer without limit.
+ * `nic` for both of its ends, and is in the way of others with either number at the one as at the other.
+ * Links are therefore numbered in the whole schedule: the `nic` is that by which a chunk leaves its device,
+ * the `cpu` that by which it comes to the other one, so that chunks over different links are concurrent, and
+ * so are those of the two directions (both modulo the format's 256). All calcs of a rank are on cpu 0, which
+ * is its reader. Dependencies: each step on the one before it in its lane, on the recv that its `full` waits
+ * name and on steps of its own rank that signal it. Left out: empty chunks, and `free` waits for other ranks,
+ * which would be messages of their own; GOAL's receivers buffer without limit.
  */
 #ifndef BLINK_GOAL_H
 #define BLINK_GOAL_H

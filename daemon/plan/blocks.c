@@ -12,7 +12,7 @@
 
 /* A rank's two lanes of a channel, and its place in the trees of a part. */
 typedef struct rank_blocks {
-    double up, down;
+    double up, down, ends;
     bool has_up, has_down, has_flagged_down;
     uint32_t up_children, down_children;
 } rank_blocks_t;
@@ -40,6 +40,7 @@ static void count_trees(const plan_t *plan, const plan_part_t *part, rank_blocks
         double gathers = 1.0 + of->up_children, spreads = of->down_children + (is_root ? 1.0 : 0.0);
         if (reduces) {
             of->up += is_root ? fmax(gathers, spreads) : gathers;
+            of->ends += is_root ? fmax(gathers, spreads) : 0.0;
             of->has_up = true;
         }
         if (broadcasts && !(is_root && reduces)) {
@@ -90,6 +91,8 @@ static channel_blocks_t count_channel(const plan_t *plan, const plan_channel_t *
         uint32_t count = (of->has_up ? 1u : 0u) + (of->has_down ? 1u : 0u);
         uint32_t flagged = (of->has_up ? 1u : 0u) + (of->has_down || of->has_flagged_down ? 1u : 0u);
         most.load = fmax(most.load, fmax(of->up, of->down));
+        most.ends = fmax(most.ends, of->ends);
+        most.both = fmax(most.both, of->up + of->down);
         most.count = count > most.count ? count : most.count;
         most.flagged = flagged > most.flagged ? flagged : most.flagged;
     }

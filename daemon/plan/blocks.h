@@ -23,6 +23,8 @@
 typedef struct channel_blocks {
     double load;      /* bytes that its busiest block moves for a byte of each part: of every step the sources
                          or the destinations, whichever are more */
+    double ends;      /* the same of steps that complete sums alone */
+    double both;      /* and of a device's two blocks */
     uint32_t count;   /* blocks of one device at most, under Simple … */
     uint32_t flagged; /* … and where all data end in slots (LL, LL128) */
 } channel_blocks_t;

@@ -32,9 +32,9 @@
 #define CHOICES_MOST 256u /* of one topology */
 #define RANKS_MOST   64u
 
-static const blink_collective_t collectives[] = {BLINK_ALLREDUCE,     BLINK_BROADCAST, BLINK_REDUCE,
-                                                 BLINK_ALLGATHER,     BLINK_REDUCESCATTER,
-                                                 BLINK_GATHER,        BLINK_SCATTER,   BLINK_ALLTOALL};
+static const blink_collective_t collectives[] = {BLINK_ALLREDUCE, BLINK_BROADCAST,     BLINK_REDUCE,
+                                                 BLINK_ALLGATHER, BLINK_REDUCESCATTER, BLINK_GATHER,
+                                                 BLINK_SCATTER,   BLINK_ALLTOALL};
 static const blink_algorithm_t outside[] = {BLINK_ALGORITHM_DOUBLE_BINARY_TREE, BLINK_ALGORITHM_BLINK};
 static const blink_protocol_t protocols[] = {BLINK_PROTOCOL_SIMPLE, BLINK_PROTOCOL_LL128, BLINK_PROTOCOL_LL};
 
@@ -103,7 +103,8 @@ static double simulate(const topo_t *topo, plan_t *plan, blink_protocol_t protoc
 /* No simulation is faster than this. */
 static double floor_us(const plan_t *plan, blink_protocol_t protocol, uint64_t bytes)
 {
-    return model_launch_us(protocol) + (double)bytes / (1e3 * plan->rate_GBps * model_payload_share(protocol));
+    return model_launch_us(protocol) +
+           (double)bytes / (1e3 * plan->rate_GBps * model_payload_share(protocol));
 }
 
 static void print_runner(const runner_t *runner)
@@ -198,9 +199,9 @@ static void print_tally(const char *name, tally_t *tally)
 {
     const char *file = strrchr(name, '/');
     qsort(tally->accuracy, tally->choices, sizeof(tally->accuracy[0]), compare_doubles);
-    printf("%-20s %7u %6u %6u %7.3f   %.2f %.2f %.2f\n", file ? file + 1 : name, tally->choices, tally->over_5,
-           tally->over_20, tally->worst, tally->accuracy[0], tally->accuracy[tally->choices / 2],
-           tally->accuracy[tally->choices - 1]);
+    printf("%-20s %7u %6u %6u %7.3f   %.2f %.2f %.2f\n", file ? file + 1 : name, tally->choices,
+           tally->over_5, tally->over_20, tally->worst, tally->accuracy[0],
+           tally->accuracy[tally->choices / 2], tally->accuracy[tally->choices - 1]);
     fflush(stdout);
 }
 

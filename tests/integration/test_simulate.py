@@ -76,8 +76,8 @@ class Goal:
 
 
 class Replay:
-    """Goal in the LogGP model, as LogGOPSim has it: a calc takes its cpu; a send takes its nic at the sender for
-    as long as its bytes take, and so it does, with its cpu, at the receiver. What waits for an operation
+    """Goal in the LogGP model, as LogGOPSim has it: a calc takes its cpu; a send takes its nic at the sender
+    for as long as its bytes take, and so it does, with its cpu, at the receiver. What waits for an operation
     begins when that has ended, on whatever cpu."""
 
     def __init__(self, goal, ns_per_byte, latency_ns):
@@ -120,7 +120,8 @@ class Replay:
                 self.enter(now + self.goal.calcs[op], self.finish, op)
         elif self.busy["cpu", op[0], cpu] > now:
             self.enter(self.busy["cpu", op[0], cpu], self.start, op)
-        elif self.take(now, [("out", op[0], nic)], self.goal.sends[op].bytes * self.ns_per_byte, self.start, op):
+        elif self.take(now, [("out", op[0], nic)], self.goal.sends[op].bytes * self.ns_per_byte,
+                       self.start, op):
             self.enter(now + self.latency_ns, self.arrive, op)
 
     def arrive(self, op, now):
@@ -324,7 +325,7 @@ class GoalTest(SimulateTest):
                     self.assertAlmostEqual(moved[pair] / (16 << 20), load, delta=1e-3, msg=pair)
 
     def test_replays_take_as_long_as_the_simulation(self):
-        """Devices have several links, all alike; those of dgx1p lead to devices, those of dgx2 to switches."""
+        """Devices have several links, all alike: of dgx1p to devices, of dgx2 to switches."""
         for topology, GBps, hop_us in [("dgx1p", 20, 3.4 + 1), ("dgx2", 25, 3.4 + 2)]:
             for collective in ["allreduce", "broadcast", "allgather"]:
                 for algorithm in ["trees", "ring"]:

@@ -98,8 +98,14 @@ static void test_a_ring_takes_all_its_steps(void **state)
     topo_t *topo = load("dgx2");
     plan_t *plan = make(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_RING);
     (void)state;
-    assert_close(predict(topo, plan, 8 * MIB, BLINK_PROTOCOL_SIMPLE, 0),
-                 8.4 + 30.0 * (2.0 + 3.4) + 8.0 * (double)MIB / 80e3);
+    double hop_us = 2.0 + 3.4, few_us = predict(topo, plan, 4096, BLINK_PROTOCOL_SIMPLE, 0);
+    double bytes_us = 4096.0 * (double)MIB / 80e3,
+           many_us = predict(topo, plan, 4096 * MIB, BLINK_PROTOCOL_SIMPLE, 0);
+    if (fabs(few_us - 8.4 - 30.0 * hop_us) > 1.0)
+        fail_msg("few bytes: %f us", few_us);
+    /* Every rank sends from the start, so that links wait for a hop or so, and not for all. */
+    if (many_us < 8.4 + hop_us + bytes_us || many_us > 1.02 * bytes_us)
+        fail_msg("many bytes: %f us for %f", many_us, bytes_us);
     plan_destroy(plan);
     topo_destroy(topo);
 }
@@ -131,7 +137,8 @@ static void check_growth(const topo_t *topo, const plan_t *plan, blink_protocol_
     }
     double rate_us = 1e12 / (plan->rate_GBps * 1e3 * model_payload_share(protocol));
     double us = predict(topo, plan, (uint64_t)1e12, protocol, 0);
-    assert_true(us > rate_us && us < 1.001 * rate_us);
+    /* Lanes of several parts may all wait at the same time, in every turn. */
+    assert_true(us > rate_us && us < (plan->channels[0].part_count > 1 ? 1.1 : 1.001) * rate_us);
 }
 
 static void test_time_grows_with_bytes_towards_the_rate(void **state)
@@ -201,7 +208,7 @@ static void test_short_chunks_leave_a_ring_idle(void **state)
 static void test_small_payloads_take_few_hops_and_large_ones_the_highest_rate(void **state)
 {
     topo_t *topo = load("dgx1v_hybrid");
-    plan_choice_t small = choose(topo, BLINK_ALLREDUCE, KIB), large = choose(topo, BLINK_ALLREDUCE, 64 * MIB);
+    plan_choice_t small = choose(topo, BLINK_ALLREDUCE, KIB), large = choose(topo, BLINK_ALLREDUCE, GIB);
     (void)state;
     assert_int_equal(small.best->protocol, BLINK_PROTOCOL_LL);
     for (uint32_t i = 0; i < small.count; i++)
