@@ -265,8 +265,8 @@ void host_instance_destroy(exec_instance_t *base)
 
 /* ---- memory ---- */
 
-/* Due times of every chunk of every semaphore that somebody waits for: how many there are, and where each
- * semaphore's begin in `times` unless that is NULL. */
+/* Due times of every chunk of every semaphore that somebody waits for, and of every slot of every lane: how
+ * many there are, and where those of each begin in `times` unless that is NULL. */
 static uint64_t instance_place_due_times(host_instance_t *instance, uint64_t *times)
 {
     const lane_program_t *program = instance->base.program;
@@ -278,6 +278,8 @@ static uint64_t instance_place_due_times(host_instance_t *instance, uint64_t *ti
         semaphore->due_ns = times ? times + used : NULL;
         used += instance->base.geometry.channels[program->lanes[semaphore->waiter].channel].chunks;
     }
+    for (uint32_t l = 0; l < instance->lane_count; l++, used += instance->base.geometry.slots)
+        instance->lanes[l].sent_ns = times ? times + used : NULL;
     return used;
 }
 
@@ -349,6 +351,8 @@ static void instance_reset_lanes(host_instance_t *instance, exec_share_t *share)
             lane->lane->step_count > 0 ? instance->base.geometry.channels[lane->lane->channel].chunks : 0;
         lane->start_ns = now_ns;
         lane->task.share = share;
+        for (uint32_t slot = 0; instance->exec->config.pace && slot < instance->base.geometry.slots; slot++)
+            lane->sent_ns[slot] = now_ns;
     }
     instance->completion.share = share;
     instance->last_arrival_ns = now_ns;

@@ -28,6 +28,7 @@ typedef struct exec_lane {
     uint32_t chunk, chunks;
     uint32_t step;       /* of the chunk */
     uint64_t start_ns;   /* paced: of the step before */
+    uint64_t *sent_ns;   /* paced, per slot: when the chunk that last used it had left the lane's rank */
     void **addresses;    /* of the operands of one step */
     char *blocks;        /* of one step, as in step_workspace_t */
     pace_slot_t *booked; /* of the dsts of one step; paced only */

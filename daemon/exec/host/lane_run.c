@@ -35,11 +35,21 @@ static const lane_wait_t *lane_blocked_on(const host_instance_t *instance, const
     return NULL;
 }
 
-/* Paced: when the step may begin, its waits being satisfied. */
+/* Paced: when what last used the lane's slot for this chunk had left. */
+static uint64_t *lane_sent_ns(const host_instance_t *instance, const exec_lane_t *lane)
+{
+    return &lane->sent_ns[lane->chunk % instance->base.geometry.slots];
+}
+
+/* Paced: when the step may begin, its waits being satisfied. A lane that waits for nobody, such as that of a
+ * broadcast's root, has no more chunks under way than there are slots: else it would book its whole payload
+ * at once, ahead of what others send over the same links meanwhile. */
 static uint64_t lane_ready_ns(const host_instance_t *instance, const exec_lane_t *lane,
                               const lane_step_t *step)
 {
     uint64_t ready_ns = lane->start_ns;
+    if (lane->step == 0 && *lane_sent_ns(instance, lane) > ready_ns)
+        ready_ns = *lane_sent_ns(instance, lane);
     for (uint32_t i = 0; i < step->wait_count; i++) {
         const lane_wait_t *wait = &instance->base.program->waits[step->wait_first + i];
         uint64_t due_ns = semaphore_due_ns(instance, wait, lane->chunk);
@@ -94,9 +104,12 @@ static void lane_step_run(host_instance_t *instance, exec_lane_t *lane, const st
 {
     const lane_step_t *step = place->step;
     uint64_t sent_ns = 0;
-    if (instance->exec->config.pace)
+    if (instance->exec->config.pace) {
         sent_ns = lane_book(instance, lane, step,
                             lane_format_bytes(instance->base.program->protocol, place->span.bytes), ready_ns);
+        if (sent_ns > *lane_sent_ns(instance, lane))
+            *lane_sent_ns(instance, lane) = sent_ns;
+    }
     if (place->span.bytes > 0 && !step_move(place, &(step_workspace_t){lane->addresses, lane->blocks})) {
         host_instance_abort(&instance->base, BLINK_ERR_SYSTEM);
         return;
