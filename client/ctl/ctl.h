@@ -34,6 +34,7 @@ ctl_run_t ctl_simulate;                                                /* simula
 ctl_run_t ctl_top;                                                     /* top/top.c */
 ctl_run_t ctl_web;                                                     /* web/web.c */
 ctl_run_t ctl_metrics;                                                 /* metrics/metrics.c */
+ctl_run_t ctl_ops;                                                     /* ops/ops.c */
 
 /** --socket, --json and --host, which every command takes: a child for its argp. Input: ctl_options_t. */
 extern const struct argp ctl_common_argp;

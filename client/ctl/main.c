@@ -26,7 +26,7 @@ static const command_t commands[] = {
     {"plan", ctl_plan, true},       {"simulate", ctl_simulate, true}, {"explain", ctl_explain, true},
     {"tenants", ctl_tenants, true}, {"nodes", ctl_nodes, true},       {"key", ctl_key, false},
     {"top", ctl_top, true},         {"web", ctl_web, true},           {"metrics", ctl_metrics, true},
-    {"version", ctl_version, true},
+    {"ops", ctl_ops, true},         {"version", ctl_version, true},
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
@@ -160,6 +160,7 @@ static const char DOC[] =
     "  clients    connected processes\n"
     "  tenants    what users make the daemon keep, and may\n"
     "  nodes      the daemons of the cluster that it knows\n"
+    "  ops        the last ops of a communicator, and those under way\n"
     "  metrics    what the daemon counts, for Prometheus and its like\n"
     "  key        make the key that the daemons of a cluster share\n"
     "  plan       how a collective would run on a topology\n"

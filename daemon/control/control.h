@@ -53,7 +53,8 @@ typedef struct control {
     beat_t beat;              /* once the engine is there */
     rosters_t *rosters;
     tenants_t tenants;
-    list_t fabrics; /* comms/fabrics.h: of communicators that span hosts */
+    list_t ops_asked; /* comms/ops.c's: questions that the engine has */
+    list_t fabrics;   /* comms/fabrics.h: of communicators that span hosts */
     list_t sessions;
     list_t ending;    /* sessions that have been told to end, because the daemon stops */
     list_t ungreeted; /* sessions, oldest first, until they say hello */

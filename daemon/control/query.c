@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/counter.h"
 #include "control/comms/describe.h"
+#include "control/comms/ops.h"
 #include "control/gpus.h"
 #include "control/links.h"
 #include "control/peers/peers.h"
@@ -152,6 +153,24 @@ static const roster_t *find_roster(const view_t *view, uint32_t number)
     return roster && view_sees(view, roster->tenant) ? roster : NULL;
 }
 
+static void fail_without_comm(const page_t *page, uint32_t comm)
+{
+    blink_result_t result =
+        BLINK_FAIL(BLINK_ERR_NOT_FOUND,
+                   "no communicator %u whose ranks have all joined; blinkctl comms lists them", comm);
+    asker_fail(page->asker, result);
+}
+
+/* The roster of one whose ranks have all left refers to nothing of the engine's any more. */
+static void answer_ops(const page_t *page, uint32_t comm)
+{
+    const roster_t *roster = find_roster(page->view, comm);
+    if (roster && roster->engine && roster->left_count < roster->joined_count)
+        ops_query(page->asker, roster, page->number);
+    else
+        fail_without_comm(page, comm);
+}
+
 static void answer_topology_of(page_t *page, uint32_t comm, char **local)
 {
     const roster_t *roster = find_roster(page->view, comm);
@@ -161,10 +180,7 @@ static void answer_topology_of(page_t *page, uint32_t comm, char **local)
     } else if (fabric) {
         answer_topology(page, local);
     } else {
-        blink_result_t result =
-            BLINK_FAIL(BLINK_ERR_NOT_FOUND,
-                       "no communicator %u whose ranks have all joined; blinkctl comms lists them", comm);
-        asker_fail(page->asker, result);
+        fail_without_comm(page, comm);
     }
 }
 
@@ -328,6 +344,9 @@ void query_answer(const asker_t *asker, const Blinkwire__Query *query)
         return;
     case BLINKWIRE__QUERY_KIND__TENANTS:
         answer_tenants(&page);
+        return;
+    case BLINKWIRE__QUERY_KIND__OPS:
+        answer_ops(&page, query->comm);
         return;
     case BLINKWIRE__QUERY_KIND__HOSTS:
         answer_hosts(&page);

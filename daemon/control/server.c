@@ -11,6 +11,7 @@
 #include "control/clients/session.h"
 #include "control/comms/abort.h"
 #include "control/comms/fabrics.h"
+#include "control/comms/ops.h"
 #include "control/comms/rendezvous.h"
 #include "control/control.h"
 #include "control/descriptors.h"
@@ -492,6 +493,7 @@ static void init_control(const server_config_t *config, control_t *control)
     control->tenants.weight_count = control->settings->weight_count;
     list_init(&control->clients);
     list_init(&control->fabrics);
+    list_init(&control->ops_asked);
     regions_init_gpus(control);
 }
 
@@ -561,6 +563,7 @@ void server_destroy(server_t *server)
     close_loop(server);
     data_destroy(control->data);
     links_destroy(control->links);
+    ops_free(control);
     rosters_destroy(control->rosters);
     rendezvous_destroy(control->rendezvous);
     fabrics_end(control);

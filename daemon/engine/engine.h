@@ -14,6 +14,7 @@
 #include "base/mailbox.h"
 #include "base/settings.h"
 #include "base/tenant.h"
+#include "engine/comm/history.h"
 #include "engine/plans/fabric.h"
 #include "engine/plans/plan_use.h"
 #include "engine/plans/word.h"
@@ -22,6 +23,8 @@
 #include "net/data/data.h"
 #include "ring.h"
 #include "topo/topo.h"
+
+#include <stdalign.h>
 
 typedef struct engine engine_t;
 typedef struct engine_client engine_client_t; /* one client's ring and regions */
@@ -206,6 +209,35 @@ const fabric_t *engine_comm_fabric(const engine_comm_t *comm);
 
 /* By what plans its ops ran: the newest entry, or NULL. Thread-safe; valid as above. */
 const plan_use_t *engine_comm_plan_uses(const engine_comm_t *comm);
+
+/* How many records an answer has, of ops that live (the oldest 32) and of ops that have ended. */
+#define ENGINE_RECORDS 64u
+
+/* An answer about the ops of a communicator (comm/history.h). */
+typedef struct engine_records {
+    engine_comm_t *comm;
+    engine_done_t done;
+    mailbox_item_t item; /* to the engine, and back to control */
+    uint64_t before, next;
+    uint64_t now_us;   /* when the answer was made, by the clock of its times */
+    uint32_t op_total; /* ops that have not ended or still lack entries */
+    uint32_t count;
+    size_t stride; /* of the records */
+    alignas(uint64_t) char records[];
+} engine_records_t;
+
+/* A question. before: 0: about all ops; else `next` of the answer before, which goes on with older ones and
+ * is 0 at the end. The caller frees it. Errors: NO_MEMORY. */
+blink_result_t engine_records_create(engine_comm_t *comm, uint64_t before, engine_done_t done,
+                                     engine_records_t **records);
+
+/* Ask, before the last leave's done. The records are the caller's again when `done` is called. */
+void engine_records_ask(engine_records_t *records);
+
+static inline const op_record_t *engine_record(const engine_records_t *records, uint32_t i)
+{
+    return (const op_record_t *)(const void *)(records->records + i * records->stride);
+}
 
 /* Bytes that this communicator moved over each directed link: link_count counters to be read relaxed; valid
  * as above. */

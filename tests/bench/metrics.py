@@ -1,62 +1,87 @@
 #!/usr/bin/env python3
-"""metrics.py BIN [ROUNDS]: what scraping costs those who work. BIN has blinkd, blinkctl and blink-perf.
+"""metrics.py BIN [--rounds N] [--beside BLINKD]: what it costs to be watched. BIN has blinkd, blinkctl and
+blink-perf.
 
-Rounds without and with a `blinkctl metrics` each second take turns: the round trip of an empty op, and
-AllReduce of 64 MiB on two host devices. Prints the median of each and the ratio.
+Measures the round trip of an empty op, AllReduce of 8 bytes and of 64 MiB on two host devices: alone, with
+`blinkctl metrics` ten times a second, and by the daemon that is named for comparison, such as one that
+remembers no ops. Rounds take turns. Prints of each the median of the rounds and the least time of any
+iteration, and both beside those alone; on a busy machine only the least says something.
 """
+import argparse
 import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 
-MEASURED = {"empty op": ["nop", "-n", "400000"],
-            "allreduce of 64 MiB": ["allreduce", "--devices", "0,1", "-b", "64M", "-e", "64M", "-n", "40",
-                                    "--in-place", "yes", "--check", "0"]}
+ALLREDUCE = ["allreduce", "--devices", "0,1", "--in-place", "yes", "--check", "0"]
+MEASURED = {"empty op": ["nop", "-n", "1000000"],
+            "allreduce of 8 B": [*ALLREDUCE, "-b", "8", "-e", "8", "-n", "50000"],
+            "allreduce of 64 MiB": [*ALLREDUCE, "-b", "64M", "-e", "64M", "-n", "20"]}
 
 
-def scrape(bin_directory, stop):
-    while not stop.wait(1):
-        subprocess.run([f"{bin_directory}/blinkctl", "metrics"], stdout=subprocess.DEVNULL, check=True)
+class Daemon:
+    def __init__(self, blinkd, directory):
+        self.socket = directory + "/socket"
+        self.process = subprocess.Popen([blinkd, "--socket", self.socket, "--devices", "host:2",
+                                         "--log-level", "warning"])
+        while not os.path.exists(self.socket):
+            self.process.poll()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
 
 
-def measure(bin_directory, arguments, with_scraper):
-    """Microseconds."""
+def scrape(bin_directory, socket, stop):
+    while not stop.wait(0.1):
+        subprocess.run([f"{bin_directory}/blinkctl", "--socket", socket, "metrics"],
+                       stdout=subprocess.DEVNULL, check=True)
+
+
+def measure(bin_directory, blinkd, arguments, with_scraper):
+    """Microseconds: mean and least."""
     stop = threading.Event()
-    scraper = threading.Thread(target=scrape, args=(bin_directory, stop))
-    if with_scraper:
-        scraper.start()
-    done = subprocess.run([f"{bin_directory}/blink-perf", *arguments, "--json"], capture_output=True,
-                          text=True, check=True)
-    stop.set()
-    if with_scraper:
-        scraper.join()
-    return json.loads(done.stdout.splitlines()[-1])["time_us"]
+    with tempfile.TemporaryDirectory() as directory, Daemon(blinkd, directory) as daemon:
+        scraper = threading.Thread(target=scrape, args=(bin_directory, daemon.socket, stop))
+        if with_scraper:
+            scraper.start()
+        command = [f"{bin_directory}/blink-perf", "--socket", daemon.socket, "--json", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        stop.set()
+        if with_scraper:
+            scraper.join()
+    result = json.loads(done.stdout.splitlines()[-1])
+    return result["time_us"], result["time_us_min"]
 
 
 def main():
-    bin_directory = sys.argv[1]
-    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 7
-    with tempfile.TemporaryDirectory() as directory:
-        os.environ["BLINK_SOCKET"] = directory + "/socket"
-        daemon = subprocess.Popen([f"{bin_directory}/blinkd", "--socket", os.environ["BLINK_SOCKET"],
-                                   "--devices", "host:2", "--log-level", "warning"])
-        try:
-            while not os.path.exists(os.environ["BLINK_SOCKET"]):
-                daemon.poll()
-            for name, arguments in MEASURED.items():
-                times = {False: [], True: []}
-                for _ in range(rounds):
-                    for with_scraper in (False, True):
-                        times[with_scraper].append(measure(bin_directory, arguments, with_scraper))
-                alone, scraped = (statistics.median(times[key]) for key in (False, True))
-                print(f"{name}: {alone:.4g} us alone, {scraped:.4g} us scraped each second, "
-                      f"{100 * (scraped / alone - 1):+.1f} %")
-        finally:
-            daemon.terminate()
-            daemon.wait()
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bin", help="directory of the programs")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--beside", metavar="BLINKD", help="another daemon")
+    options = parser.parse_args()
+    own = f"{options.bin}/blinkd"
+    ways = {"alone": (own, False), "scraped 10 times a s": (own, True)}
+    if options.beside:
+        ways["by the other daemon"] = (options.beside, False)
+    for name, arguments in MEASURED.items():
+        times = {way: [] for way in ways}
+        for _ in range(options.rounds):
+            for way, (blinkd, with_scraper) in ways.items():
+                times[way].append(measure(options.bin, blinkd, arguments, with_scraper))
+        median = {way: statistics.median(mean for mean, _ in times[way]) for way in ways}
+        least = {way: min(least for _, least in times[way]) for way in ways}
+        print(name)
+        for way in ways:
+            print(f"  {way + ':':21} "
+                  f"median {median[way]:9.4g} us ({median[way] / median['alone'] - 1:+7.1%}), "
+                  f"least {least[way]:9.4g} us ({least[way] / least['alone'] - 1:+7.1%})")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #include "control/clients/session.h"
 
 #include "control/clients/cgroup.h"
+#include "control/comms/ops.h"
 #include "control/links.h"
 #include "control/peers/peers.h"
 #include "control/request.h"
@@ -34,6 +35,7 @@ static void on_ended(void *context)
 {
     session_t *session = context;
     links_forget(session->control->links, session->connection);
+    ops_forget(session->control, session->connection);
     peers_forget(session->control->peers, session->connection);
     if (session->client)
         client_leave(session->client, (engine_done_t){session_finish, session});

@@ -1,5 +1,6 @@
 #include "control/peers/asked.h"
 
+#include "control/comms/ops.h"
 #include "control/links.h"
 
 #include <stdlib.h>
@@ -98,6 +99,7 @@ void asked_end(asked_t *asked)
         return;
     work_cancel(&asked->work);
     links_forget(asked->control->links, asked);
+    ops_forget(asked->control, asked);
     tenant_put(asked->tenant);
     asked->tenant = NULL;
 }

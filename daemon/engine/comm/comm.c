@@ -6,6 +6,7 @@
 #include "engine/client/stored.h"
 #include "engine/loop.h"
 #include "engine/op/op.h"
+#include "engine/op/record.h"
 #include "engine/op/run.h"
 #include "engine/remote/remote.h"
 #include "error.h"
@@ -65,6 +66,7 @@ void comm_end(engine_comm_t *comm, comm_ender_t ender, blink_result_t reason, co
     comm->end_reason = reason;
     snprintf(comm->end_text, sizeof(comm->end_text), "%s", text);
     LOG_INFO("%s: %s", comm->title, text);
+    record_log(comm);
     sweep_begin(comm);
     if (ender == ENDED_BY_ENGINE)
         mailbox_post(comm->engine->config.control, &comm->ended_item);
@@ -87,7 +89,7 @@ void engine_comm_end(engine_comm_t *comm, blink_result_t reason, const char *tex
 {
     if (comm->end_posted)
         return;
-    comm->end_posted = true;
+    comm->end_posted = comm->has_mail = true;
     comm->asked_reason = reason;
     snprintf(comm->asked_text, sizeof(comm->asked_text), "%s", text);
     comm->end_item.run = comm_end_run;
@@ -303,6 +305,7 @@ static void comm_free(engine_comm_t *comm)
     remote_comm_destroy(comm->remote);
     exec_share_destroy(comm->share);
     plan_uses_free(&comm->plan_uses);
+    history_free(&comm->history);
     free(comm->transfers);
     free(comm->nodes);
     free(comm->member_of);
@@ -372,6 +375,7 @@ static void comm_init(engine_comm_t *comm, engine_t *engine, const engine_comm_c
     snprintf(comm->title, sizeof(comm->title), "%s", config->title);
     comm->tenant = config->tenant;
     comm->plan_uses.account = &config->tenant->account;
+    history_init(&comm->history, &config->tenant->account, config->member_count);
     comm->rank_count = config->rank_count;
     comm->member_count = config->member_count;
     comm->algorithm = config->algorithm;
@@ -422,8 +426,8 @@ static void rank_left_on_control(mailbox_item_t *item)
     comm_rank_t *rank = CONTAINER_OF(item, comm_rank_t, item);
     engine_comm_t *comm = rank->comm;
     engine_done_t done = rank->done;
-    if (rank->last && comm->end_posted) {
-        /* The order to end may still be in the engine's mailbox: this comes after it. */
+    if (rank->last && comm->has_mail) {
+        /* That may still be in the engine's mailbox: this comes after it. */
         comm->add_item.run = comm_free_on_engine;
         mailbox_post(&comm->engine->mailbox, &comm->add_item);
     } else if (rank->last) {
@@ -455,6 +459,7 @@ static bool rank_leave_if_done(comm_rank_t *rank)
         comm_attend_no_more(comm);
         op_free_spare(comm);
         plan_uses_credit(&comm->plan_uses);
+        history_credit(&comm->history);
     }
     bool last = rank->last; /* from the post on the rank is the control thread's */
     rank->left = true;

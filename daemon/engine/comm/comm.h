@@ -6,6 +6,7 @@
 #define BLINK_ENGINE_COMM_H
 
 #include "base/list.h"
+#include "engine/comm/history.h"
 #include "engine/engine.h"
 
 #define COMM_ELSEWHERE UINT32_MAX
@@ -55,10 +56,12 @@ struct engine_comm {
     _Atomic uint64_t awaited_since_us; /* oldest_since_us, for everybody; 0: there is no op */
     _Atomic uint64_t op_count, failed_op_count, payload_bytes, direct_bytes, staged_bytes;
     plan_uses_t plan_uses; /* read by the control thread */
+    history_t history;
     _Atomic uint64_t *link_bytes;
     mailbox_item_t add_item;
     mailbox_item_t ended_item;   /* engine to control */
     bool end_posted;             /* control thread */
+    bool has_mail;               /* control thread: items that refer to it may be in the engine's mailbox */
     blink_result_t asked_reason; /* control thread until posted */
     char asked_text[BLINK_ERROR_TEXT_BYTES];
     mailbox_item_t end_item;     /* control to engine */

@@ -5,6 +5,7 @@
 #include "engine/client/client.h"
 #include "engine/loop.h"
 #include "engine/op/match.h"
+#include "engine/op/record.h"
 #include "engine/remote/remote.h"
 #include "error.h"
 
@@ -91,11 +92,36 @@ static void unqueue_run(const comm_op_t *op)
     lender->tenant_count--;
 }
 
+/* What the op waits for in a state; OP_WAITS: for no such thing. */
+static op_wait_t wait_of(op_state_t state)
+{
+    return state == OP_PLANNING   ? WAIT_PLAN
+           : state == OP_AWAITING ? WAIT_CLIENT
+           : state == OP_QUEUED   ? WAIT_SCRATCH
+                                  : OP_WAITS;
+}
+
+/* Microseconds from one moment to another, for records of ops. */
+static uint32_t us_between(uint64_t from_us, uint64_t to_us)
+{
+    uint64_t us = to_us > from_us ? to_us - from_us : 0;
+    return us < RECORD_NOT_COME ? (uint32_t)us : RECORD_NOT_COME - 1;
+}
+
+static void note_wait(comm_op_t *op, op_state_t next)
+{
+    if (wait_of(op->state) != OP_WAITS)
+        op->waited_us[wait_of(op->state)] += us_between(op->waits_since_us, clock_us());
+    if (wait_of(next) != OP_WAITS)
+        op->waits_since_us = clock_us();
+}
+
 void op_enter(comm_op_t *op, op_state_t state)
 {
     engine_comm_t *comm = op->comm;
     assert(op_may_enter(op->state, state));
     list_remove(&op->of_state);
+    note_wait(op, state);
     if (op->state == OP_AWAITING)
         take_from_client(op);
     else if (op->state == OP_QUEUED)
@@ -183,7 +209,7 @@ static void op_init(comm_op_t *op, engine_comm_t *comm, const op_signature_t *si
     op->signature = *signature;
     op->shape = *shape;
     op->for_pair = shape->is_transfer && comm->fabric->one_class;
-    op->since_us = clock_us();
+    op->since_us = op->began_us = clock_us();
     list_init(&op->of_state);
     list_init(&op->of_bucket);
     list_init(&op->of_pair);
@@ -232,6 +258,16 @@ blink_result_t op_create(comm_rank_t *rank, const op_signature_t *signature, con
     rank->begun_ops++;
     *created = op;
     return BLINK_OK;
+}
+
+/* The loop has looked at the clock in this turn, which is near enough and costs nothing. */
+void op_add_entry(op_entry_t *entry, op_batch_t *batch)
+{
+    comm_op_t *op = entry->op;
+    entry->batch = batch;
+    batch_add(batch, &entry->of_batch);
+    entry->came_us = us_between(op->began_us, op->comm->engine->now_us);
+    op->submitted_count++;
 }
 
 void ops_activate(op_batch_t *batch)
@@ -332,7 +368,8 @@ static void op_free(comm_op_t *op)
     engine_comm_t *comm = op->comm;
     bool is_oldest = comm->ops.next == &op->of_comm;
     if (is_oldest)
-        comm->oldest_since_us = clock_us(); /* of the next one: its ranks may have waited for this one */
+        /* Of the next one: its ranks may have waited for this one. */
+        comm->oldest_since_us = op->result == BLINK_OK ? op->ended_us : clock_us();
     if (comm->sweep == &op->of_comm)
         comm->sweep = op->of_comm.next;
     list_remove(&op->of_comm);
@@ -392,10 +429,18 @@ static void count(_Atomic uint64_t *of_comm, _Atomic uint64_t *of_tenant, _Atomi
     counter_add(of_all, amount);
 }
 
+static void op_end(comm_op_t *op, blink_result_t result)
+{
+    op_enter(op, OP_ENDED);
+    op->result = result;
+    op->ended_us = clock_us();
+    record_ended(op);
+}
+
 void op_succeed(comm_op_t *op)
 {
     engine_comm_t *comm = op->comm;
-    op_enter(op, OP_ENDED);
+    op_end(op, BLINK_OK);
     remote_op_end(op, BLINK_OK, NULL);
     count_memory(op);
     count(&comm->op_count, &comm->tenant->op_count, &comm->engine->op_count, 1);
@@ -408,8 +453,7 @@ void op_fail(comm_op_t *op, blink_result_t code, const char *text)
 {
     engine_comm_t *comm = op->comm;
     if (op->state != OP_ENDED) {
-        op_enter(op, OP_ENDED);
-        op->result = code;
+        op_end(op, code);
         /* Without memory or budget the code must do. */
         op->text = account_copy_text(&comm->tenant->account, BUDGET_OP_BYTES, text);
         remote_op_end(op, code, text); /* which frees the text if it is the remote side's */

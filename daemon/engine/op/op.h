@@ -60,6 +60,7 @@ typedef struct op_entry {
     staging_words_t *window;                       /* if either is */
     stream_ticket_t *ticket;                       /* of its stream; NULL: it need not wait for any */
     uint64_t scalar;
+    uint32_t came_us; /* after the op's first submission */
 } op_entry_t;
 
 /* What follows from an op's signature, kept so that it is asked once. */
@@ -92,6 +93,10 @@ struct comm_op {
     bool has_windows, has_tickets; /* some entry has one */
     uint32_t awaited; /* in OP_AWAITING: the entry whose client it waits for, set before it enters */
     engine_client_t *awaited_client; /* and that client */
+    /* Its times. */
+    uint64_t began_us, ended_us;
+    uint64_t waits_since_us;      /* in a state of op_wait_t */
+    uint32_t waited_us[OP_WAITS]; /* before */
     /* Its run. */
     bool is_long;      /* its clients had best sleep */
     uint64_t since_us; /* its first submission, when its last piece ended, or while it runs when that began */
@@ -133,12 +138,7 @@ static inline op_entry_t *op_entry_of(comm_op_t *op, uint32_t rank, bool receive
 }
 
 /* The rank has submitted its entry, in this batch. */
-static inline void op_add_entry(op_entry_t *entry, op_batch_t *batch)
-{
-    entry->batch = batch;
-    batch_add(batch, &entry->of_batch);
-    entry->op->submitted_count++;
-}
+void op_add_entry(op_entry_t *entry, op_batch_t *batch);
 
 /* A batch has become active (rank.h; NULL: none has): ops whose batches all are now are due. Of a large
  * group a slice is done here, and the rest by ops_activate_more(). */

@@ -1,0 +1,104 @@
+"""blinkctl ops, and what the log says of the ops of a communicator that is lost."""
+import json
+import unittest
+
+from harness import BLINKCTL, IntegrationTest, new_id
+
+SHORT = "allreduce:100:float32:sum"
+REMEMBERED = 1024
+
+
+class OpsTest(IntegrationTest):
+    def start_pair(self, daemon, first, second):
+        identifier = new_id()
+        return [self.start_rank(daemon, identifier, 2, rank, steps)
+                for rank, steps in enumerate((first, second))]
+
+    def ops(self, daemon, *arguments):
+        return self.ctl_json(daemon, "ops", "1", *arguments)["ops"]
+
+    def finish(self, ranks):
+        for rank in ranks:
+            rank.say()
+        for rank in ranks:
+            self.assert_all_ok(rank.finish())
+
+    def test_who_came_and_who_is_missing(self):
+        daemon = self.daemon()
+        ranks = self.start_pair(daemon, [SHORT, SHORT, "gate:end"], [SHORT, "gate:late", SHORT, "gate:end"])
+        ranks[1].wait_for_step("at-gate")
+        self.until(lambda: len(self.ops(daemon)) == 2)
+        ended, waiting = self.ops(daemon)
+        self.assertEqual((ended["op"], ended["collective"], ended["bytes"], ended["doing"], ended["result"]),
+                         (0, "allreduce", 400, "ended", "OK"))
+        self.assertEqual(sorted(entry["rank"] for entry in ended["ranks"]), [0, 1])
+        self.assertIn(0, [entry["came_us"] for entry in ended["ranks"]])
+        self.assertGreaterEqual(ended["ended_us"], ended["began_us"])
+        self.assertEqual((waiting["op"], waiting["doing"], waiting["result"], waiting["ended_us"]),
+                         (1, "gathering", None, None))
+        self.assertEqual(waiting["ranks"], [{"rank": 1, "came_us": None}, {"rank": 0, "came_us": 0}])
+        self.assertRegex(self.ctl(daemon, "ops", "1"), r"(?m)^ *1 +allreduce .* gathering +rank 1 is missing")
+        ranks[1].say()
+        self.finish(ranks)
+
+    def test_the_last_ops_are_remembered_and_no_more(self):
+        daemon = self.daemon()
+        count = REMEMBERED + 100
+        ranks = self.start_pair(daemon, *[[f"times:{count}:{SHORT}", "gate:shown"]] * 2)
+        for rank in ranks:
+            rank.wait_for_step("at-gate")
+        self.assertEqual([op["op"] for op in self.ops(daemon)], list(range(100, count)))
+        self.assertEqual([op["op"] for op in self.ops(daemon, "--last", "3")], list(range(count - 3, count)))
+        self.finish(ranks)
+        self.until(lambda: not self.ctl_json(daemon, "comms")["comms"])
+        for tenant in self.ctl_json(daemon, "tenants")["tenants"]:
+            self.assertEqual(tenant["budgets"]["op_bytes"]["used"], 0)
+
+    def test_spans_for_perfetto_nest_and_do_not_overlap(self):
+        daemon = self.daemon()
+        ranks = self.start_pair(daemon, [f"times:50:{SHORT}", SHORT, "gate:end"],
+                                [f"times:50:{SHORT}", "gate:late", SHORT, "gate:end"])
+        ranks[1].wait_for_step("at-gate")
+        self.until(lambda: len(self.ops(daemon)) == 51)
+        events = json.loads(self.ctl(daemon, "ops", "1", "--format", "chrome"))["traceEvents"]
+        names = {event["args"]["name"] for event in events if event["ph"] == "M"}
+        self.assertEqual(names - {"runs"}, {"communicator 1", "rank 0", "rank 1"})
+        spans = [event for event in events if event["ph"] == "X"]
+        self.assertIn("waits for rank 1", [span["name"] for span in spans])
+        for track in {span["tid"] for span in spans}:
+            open_until = []
+            for span in sorted((span for span in spans if span["tid"] == track),
+                               key=lambda span: (span["ts"], -span["dur"])):
+                while open_until and open_until[-1] <= span["ts"]:
+                    open_until.pop()
+                end = span["ts"] + span["dur"]
+                self.assertTrue(not open_until or end <= open_until[-1], span)
+                open_until.append(end)
+        ranks[1].say()
+        self.finish(ranks)
+
+    def test_a_lost_communicator_says_in_the_log_what_it_waited_for(self):
+        daemon = self.daemon()
+        ranks = self.start_pair(daemon, [SHORT, SHORT], [SHORT, "gate:late", "kill"])
+        ranks[1].wait_for_step("at-gate")
+        self.until(lambda: len(self.ops(daemon)) == 2)
+        ranks[1].say()
+        self.assert_step(ranks[0].finish(), SHORT, "PEER_LOST")
+        ranks[1].finish()
+        daemon.stop()
+        self.assertRegex(daemon.stderr(), r"communicator 1: its oldest op is allreduce 1 of 400 bytes, begun "
+                         r"[\d.e+-]+ s ago, to which 1 of 2 ranks here have come: it lacks rank 1\n")
+        self.assertIn("communicator 1: its last op to end was allreduce 0 of 400 bytes, ", daemon.stderr())
+
+    def test_what_is_not_there_is_named(self):
+        daemon = self.daemon()
+        for arguments, expected, text in ((["9"], 1, "no communicator 9 "), ([], 2, "of which communicator?"),
+                                          (["x"], 2, "x: the number of a communicator"),
+                                          (["1", "--format", "svg"], 2, "--format svg: text or chrome")):
+            status, _, err = self.run_command([BLINKCTL, "--socket", daemon.socket, "ops", *arguments])
+            self.assertEqual(status, expected, err)
+            self.assertIn(text, err)
+
+
+if __name__ == "__main__":
+    unittest.main()
