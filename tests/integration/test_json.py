@@ -69,6 +69,8 @@ class JsonTest(IntegrationTest):
         names = "status devices links comms clients tenants nodes version topology plan explain".split()
         self.check_all(daemon, [(f"blink-{name}/1", name) for name in names] +
                        [("blink-explain-comm/1", f"explain --comm {comm['comm']}"),
+                        ("blink-ops/1", f"ops {comm['comm']}"),
+                        ("blink-top/1", "top --once --delay 0.25"),
                         ("blink-simulation/1", "simulate -e 1K")])
         for rank in ranks:
             rank.say()

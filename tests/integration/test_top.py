@@ -120,6 +120,17 @@ class TopTest(IntegrationTest):
         back = {(to, source, kind) for source, to, kind in ends}
         self.assertFalse(ends & back, "a direction stands apart from the other one")
 
+    def test_who_is_missing_is_named(self):
+        daemon = self.daemon()
+        ranks = self.start_ranks(daemon, [0, 1, 2], {1: ["gate"], None: ["allreduce:1000:float32:sum"]})
+        def awaits():
+            comms = self.ctl_json(daemon, "top", "--once", "--delay", "0.25")["comms"]
+            return comms and comms[0]["awaits"]
+        self.until(lambda: awaits() == "1")
+        self.assertIn("awaits 1", self.ctl(daemon, "top", "--once", "--delay", "0.25"))
+        for rank in ranks:
+            rank.kill()
+
     def test_each_look_is_a_line_of_json(self):
         daemon = self.daemon()
         top = self.start([BLINKCTL, "--socket", daemon.socket, "top", "--json", "--delay", "0.25"])

@@ -3,6 +3,7 @@
 
 #include "ctl/host.h"
 #include "names.h"
+#include "tools/arguments.h"
 #include "tools/human.h"
 #include "tools/table.h"
 
@@ -24,7 +25,6 @@ enum { KEY_FORMAT = 2000, KEY_LAST };
 static error_t parse_ops(int key, char *argument, struct argp_state *state)
 {
     ops_options_t *options = state->input;
-    uint64_t number = 0;
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = options->common;
@@ -35,15 +35,12 @@ static error_t parse_ops(int key, char *argument, struct argp_state *state)
         options->chrome = strcmp(argument, "chrome") == 0;
         return 0;
     case KEY_LAST:
-        if (!human_parse_number(argument, UINT32_MAX, &options->last) || options->last == 0)
-            argp_error(state, "--last %s: a number of ops from 1 on", argument);
+        options->last = argument_number(state, "--last", argument, 1, UINT32_MAX);
         return 0;
     case ARGP_KEY_ARG:
         if (options->comm > 0)
             argp_error(state, "%s: one communicator at a time", argument);
-        if (!human_parse_number(argument, UINT32_MAX, &number) || number == 0)
-            argp_error(state, "%s: the number of a communicator, as `blinkctl comms` shows it", argument);
-        options->comm = (uint32_t)number;
+        options->comm = argument_comm(state, "ops", argument);
         return 0;
     case ARGP_KEY_END:
         if (options->comm == 0)
@@ -155,8 +152,8 @@ static blink_result_t print_json(const ops_t *ops)
     json_t *list = json_array();
     for (size_t i = 0; i < ops->count; i++)
         json_array_append_new(list, op_json(ops->ops[i]));
-    return ctl_print_json(json_pack("{s:I, s:I, s:o}", "comm", (json_int_t)ops->comm, "now_us",
-                                    (json_int_t)ops->now_us, "ops", list),
+    return ctl_print_json(json_pack("{s:s, s:I, s:I, s:o}", "schema", "blink-ops/1", "comm",
+                                    (json_int_t)ops->comm, "now_us", (json_int_t)ops->now_us, "ops", list),
                           JSON_INDENT(2));
 }
 

@@ -26,11 +26,12 @@ static json_t *pack_latest(const top_comm_t *row)
 static json_t *pack_comm(const top_comm_t *row)
 {
     const Blinkwire__Comm *comm = row->comm;
-    return json_pack("{sI so sI so sI sI sI sf sf so}", "comm", (json_int_t)comm->comm, "name",
+    return json_pack("{sI so sI so sI sI sI sf sf so so}", "comm", (json_int_t)comm->comm, "name",
                      ctl_json_text_or_null(comm->name), "uid", (json_int_t)comm->uid, "state",
                      ctl_json_text(comm->state), "rank_count", (json_int_t)comm->rank_count, "op_count",
                      (json_int_t)comm->op_count, "bytes", (json_int_t)comm->bytes, "ops_per_s",
-                     row->ops_per_s, "payload_GBps", row->payload_GBps, "latest", pack_latest(row));
+                     row->ops_per_s, "payload_GBps", row->payload_GBps, "awaits",
+                     ctl_json_text_or_null(row->awaits), "latest", pack_latest(row));
 }
 
 static json_t *pack_direction(const Blinkwire__Link *link)

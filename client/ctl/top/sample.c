@@ -4,6 +4,13 @@
 
 #include <string.h>
 
+/* An op of which some rank has not come for so long is looked at, of so many communicators. */
+#define LONG_S     1.0
+#define ASKED_MOST 8u
+
+/* What Op.came_us says of such a rank. */
+#define NOT_COME UINT32_MAX
+
 /* ---- asking ---- */
 
 static blink_result_t ask(const ctl_options_t *options, query_t *query, Blinkwire__QueryKind kind,
@@ -156,6 +163,54 @@ static blink_result_t collect_comms(top_sample_t *sample, const top_sample_t *be
     return BLINK_OK;
 }
 
+/* ---- who is missing ---- */
+
+static void name_missing(const Blinkwire__Op *op, char text[TOP_AWAITS_BYTES])
+{
+    size_t used = 0;
+    for (size_t i = 0; i < op->n_ranks && i < op->n_came_us && used < TOP_AWAITS_BYTES; i++)
+        if (op->came_us[i] == NOT_COME)
+            used += (size_t)snprintf(text + used, TOP_AWAITS_BYTES - used, "%s%u", used > 0 ? ", " : "",
+                                     op->ranks[i]);
+    if (used >= TOP_AWAITS_BYTES)
+        strcpy(text + TOP_AWAITS_BYTES - 4, "...");
+}
+
+/* Of the oldest op that has not ended. A communicator that goes meanwhile waits for nobody. */
+static blink_result_t find_missing(const ctl_options_t *options, query_t *query, top_comm_t *row)
+{
+    Blinkwire__Query question = ctl_question(options, BLINKWIRE__QUERY_KIND__OPS);
+    Blinkwire__Reply *reply;
+    question.comm = row->comm->comm;
+    blink_result_t result = query_ask_for(query, &question, &reply);
+    if (result != BLINK_OK)
+        return result == BLINK_ERR_NOT_FOUND ? BLINK_OK : result;
+    const Blinkwire__Op *oldest = NULL;
+    for (size_t i = 0; i < reply->query->n_ops; i++) {
+        const Blinkwire__Op *op = reply->query->ops[i];
+        if (op->ended_us == 0 && (!oldest || op->op < oldest->op))
+            oldest = op;
+    }
+    if (oldest)
+        name_missing(oldest, row->awaits);
+    blinkwire__reply__free_unpacked(reply, NULL);
+    return BLINK_OK;
+}
+
+/* Few communicators wait for long, and of many it is enough to see some. */
+static blink_result_t find_all_missing(const ctl_options_t *options, query_t *query, top_sample_t *sample)
+{
+    uint32_t asked = 0;
+    for (size_t i = 0; i < sample->comm_rows.count && asked < ASKED_MOST; i++) {
+        top_comm_t *row = &sample->comm_rows.items[i];
+        if (row->comm->oldest_op_s < LONG_S)
+            continue;
+        BLINK_TRY(find_missing(options, query, row));
+        asked++;
+    }
+    return BLINK_OK;
+}
+
 /* ---- links ---- */
 
 static bool is_opposite(const Blinkwire__Link *one, const Blinkwire__Link *other)
@@ -196,6 +251,8 @@ blink_result_t top_sample_take(const ctl_options_t *options, query_t *query, con
         result = collect_jobs(sample, before, seconds);
     if (result == BLINK_OK)
         result = collect_comms(sample, before, seconds);
+    if (result == BLINK_OK)
+        result = find_all_missing(options, query, sample);
     if (result == BLINK_OK)
         result = collect_links(sample);
     if (result != BLINK_OK)

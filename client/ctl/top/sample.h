@@ -21,6 +21,8 @@ typedef struct top_job {
     double ops_per_s;
 } top_job_t;
 
+#define TOP_AWAITS_BYTES 32
+
 typedef struct top_comm {
     const Blinkwire__Comm *comm; /* borrowed */
     double ops_per_s;
@@ -30,6 +32,7 @@ typedef struct top_comm {
     const Blinkwire__PlanInUse *latest;
     double achieved_us;
     double predicted_us;
+    char awaits[TOP_AWAITS_BYTES]; /* "2, 5": ranks that its oldest op waits for, if it does for long */
 } top_comm_t;
 
 /* A link and the one in the other direction. */

@@ -77,7 +77,10 @@ static void comm_cells(table_t *table, const top_comm_t *row, bool wide)
     if (wide)
         table_cell(table, "%s", user_name(comm->uid, user));
     table_cell(table, "%u", comm->rank_count);
-    table_cell(table, "%s", comm->state);
+    if (*row->awaits)
+        table_cell(table, "awaits %s", row->awaits);
+    else
+        table_cell(table, "%s", comm->state);
     rate_cell(table, row->ops_per_s);
     rate_cell(table, row->payload_GBps);
     if (wide)
@@ -150,15 +153,15 @@ static table_t *table_of(const top_sample_t *sample, top_part_t part, bool wide)
 
 /* ---- tones ---- */
 
-static top_tone_t tone_of_comm(const Blinkwire__Comm *comm)
+static top_tone_t tone_of_comm(const top_comm_t *row)
 {
-    return strcmp(comm->state, "aborted") == 0 ? TOP_BAD : TOP_PLAIN;
+    return strcmp(row->comm->state, "aborted") == 0 || *row->awaits ? TOP_BAD : TOP_PLAIN;
 }
 
 static top_tone_t tone_of(const top_sample_t *sample, top_part_t part, size_t row)
 {
     if (part == TOP_COMMS)
-        return tone_of_comm(sample->comm_rows.items[row].comm);
+        return tone_of_comm(&sample->comm_rows.items[row]);
     if (part == TOP_LINKS && top_link_busy(&sample->pairs.items[row]) >= BUSY_SHARE)
         return TOP_BUSY;
     return TOP_PLAIN;
