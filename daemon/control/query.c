@@ -161,11 +161,10 @@ static void fail_without_comm(const page_t *page, uint32_t comm)
     asker_fail(page->asker, result);
 }
 
-/* The roster of one whose ranks have all left refers to nothing of the engine's any more. */
 static void answer_ops(const page_t *page, uint32_t comm)
 {
     const roster_t *roster = find_roster(page->view, comm);
-    if (roster && roster->engine && roster->left_count < roster->joined_count)
+    if (roster && roster->engine)
         ops_query(page->asker, roster, page->number);
     else
         fail_without_comm(page, comm);

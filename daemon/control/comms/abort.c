@@ -65,7 +65,8 @@ void roster_stop(roster_t *roster)
     if (!roster_has_begun(roster)) {
         roster_gathering_failed(roster, BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", text));
     } else {
-        engine_comm_end(roster->engine, BLINK_ERR_DAEMON_LOST, text);
+        if (roster->engine)
+            engine_comm_end(roster->engine, BLINK_ERR_DAEMON_LOST, text);
         roster_announce_abort(roster, BLINK_ERR_DAEMON_LOST, text, NULL);
     }
 }

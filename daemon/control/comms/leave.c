@@ -16,6 +16,8 @@ static void on_left(void *context)
     roster_t *roster = member->roster;
     member->left = true;
     roster->left_count++;
+    if (roster->left_count == roster->joined_count)
+        roster->engine = NULL; /* the engine has freed it; the roster may stay while children fail */
     /* A client that is gone took its members along in rosters_lose_one(). */
     if (member->client) {
         connection_reply_ok(member->client->connection, member->request);

@@ -95,7 +95,7 @@ typedef struct roster {
     bool aborted_by_rank;
     bool of_survivors; /* of the parent's ranks */
     terms_note_t note;
-    engine_comm_t *engine; /* NULL while gathering */
+    engine_comm_t *engine; /* NULL while gathering, and once all ranks have left */
     member_t members[];
 } roster_t;
 
