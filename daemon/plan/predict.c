@@ -219,13 +219,6 @@ static bool is_of_nic(const topo_t *topo, uint32_t link)
            (topo->nodes[l->from].kind != TOPO_SWITCH || topo->nodes[l->to].kind != TOPO_SWITCH);
 }
 
-/* Whether a link begins or ends at a device. */
-static bool is_of_device(const topo_t *topo, uint32_t link)
-{
-    return topo->nodes[topo->links[link].from].kind == TOPO_DEVICE ||
-           topo->nodes[topo->links[link].to].kind == TOPO_DEVICE;
-}
-
 static void visit_links(const walk_t *walk, visit_t visit, plan_path_t path)
 {
     for (uint32_t i = 0; i < path.link_count; i++)
@@ -300,8 +293,6 @@ static void measure_in_step(const walk_t *walk, plan_predictor_t *predictor)
     double byte_us = 1.0 / (BYTES_PER_US_GBps * block_GBps(walk->plan));
     for (uint32_t i = 0; i < walk->topo->link_count; i++) {
         double link_us = 1.0 / (BYTES_PER_US_GBps * walk->topo->links[i].GBps);
-        if (!is_of_device(walk->topo, i))
-            continue;
         const double *loads = &walk->in_step[(size_t)i * VISIT_COUNT];
         sending = fmax(sending, loads[VISIT_UP] * link_us);
         ending = fmax(ending, loads[VISIT_ROOT] * link_us);
