@@ -31,7 +31,7 @@ class StatusTest(GpuTest):
         daemon = self.gpu_daemon("cuda:0x2", "--gpu-sharing=mps")
         daemon.stop()  # then all that it said is here
         self.assertIn(missing, daemon.stderr())
-        silent = "cuDeviceGetAttribute:8:1"  # the eighth that is asked is about MPS; it is an invalid value
+        silent = "cuDeviceGetAttribute:9:1"  # the ninth that is asked is about MPS; it is an invalid value
         daemon = self.gpu_daemon("cuda:0x2", "--gpu-sharing=mps", STANDIN_CUDA_FAIL=silent)
         daemon.stop()
         self.assertNotIn(missing, daemon.stderr())

@@ -79,7 +79,7 @@ class InstallTest(IntegrationTest):
         for program in (pathlib.Path(os.environ["BLINKD"]).with_name(name) for name in names):
             commands = re.findall(r"^  ([a-z]+)  .*", self.help_of(program).partition("\nCommands ")[2], re.M)
             for words in [[], *([command] for command in commands)]:
-                for option in re.findall(r"^ +(?:-., )?(--[a-z-]+)", self.help_of(program, *words), re.M):
+                for option in re.findall(r"^ +(?:-., )?(--[a-z_-]+)", self.help_of(program, *words), re.M):
                     found = re.search(rf"^(-., )?{option}\b", pages[program.name], re.M)
                     self.assertTrue(found, [program.name, *words, option])
                 self.assertIn(" ".join([program.name, *words]), pages[program.name])

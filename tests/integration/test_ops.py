@@ -30,14 +30,14 @@ class OpsTest(IntegrationTest):
         self.until(lambda: len(self.ops(daemon)) == 2)
         ended, waiting = self.ops(daemon)
         self.assertEqual((ended["op"], ended["collective"], ended["bytes"], ended["doing"], ended["result"]),
-                         (0, "allreduce", 400, "ended", "OK"))
+                         (1, "allreduce", 400, "ended", "OK"))
         self.assertEqual(sorted(entry["rank"] for entry in ended["ranks"]), [0, 1])
         self.assertIn(0, [entry["came_us"] for entry in ended["ranks"]])
         self.assertGreaterEqual(ended["ended_us"], ended["began_us"])
         self.assertEqual((waiting["op"], waiting["doing"], waiting["result"], waiting["ended_us"]),
-                         (1, "gathering", None, None))
+                         (2, "gathering", None, None))
         self.assertEqual(waiting["ranks"], [{"rank": 1, "came_us": None}, {"rank": 0, "came_us": 0}])
-        self.assertRegex(self.ctl(daemon, "ops", "1"), r"(?m)^ *1 +allreduce .* gathering +rank 1 is missing")
+        self.assertRegex(self.ctl(daemon, "ops", "1"), r"(?m)^ *2 +allreduce .* gathering +rank 1 is missing")
         ranks[1].say()
         self.finish(ranks)
 
@@ -47,8 +47,8 @@ class OpsTest(IntegrationTest):
         ranks = self.start_pair(daemon, *[[f"times:{count}:{SHORT}", "gate:shown"]] * 2)
         for rank in ranks:
             rank.wait_for_step("at-gate")
-        self.assertEqual([op["op"] for op in self.ops(daemon)], list(range(100, count)))
-        self.assertEqual([op["op"] for op in self.ops(daemon, "--last", "3")], list(range(count - 3, count)))
+        self.assertEqual([op["op"] for op in self.ops(daemon)], list(range(101, count + 1)))
+        self.assertEqual([op["op"] for op in self.ops(daemon, "--last", "3")], list(range(count - 2, count + 1)))
         self.finish(ranks)
         self.until(lambda: not self.ctl_json(daemon, "comms")["comms"])
         for tenant in self.ctl_json(daemon, "tenants")["tenants"]:
@@ -86,9 +86,9 @@ class OpsTest(IntegrationTest):
         self.assert_step(ranks[0].finish(), SHORT, "PEER_LOST")
         ranks[1].finish()
         daemon.stop()
-        self.assertRegex(daemon.stderr(), r"communicator 1: its oldest op is allreduce 1 of 400 bytes, begun "
+        self.assertRegex(daemon.stderr(), r"communicator 1: its oldest op is allreduce 2 of 400 bytes, begun "
                          r"[\d.e+-]+ s ago, to which 1 of 2 ranks here have come: it lacks rank 1\n")
-        self.assertIn("communicator 1: its last op to end was allreduce 0 of 400 bytes, ", daemon.stderr())
+        self.assertIn("communicator 1: its last op to end was allreduce 1 of 400 bytes, ", daemon.stderr())
 
     def test_what_is_not_there_is_named(self):
         daemon = self.daemon()

@@ -110,7 +110,7 @@ class StoppedScriptsTest(unittest.TestCase):
     def prepare_demo(self, targets=""):
         for name in ("demo", "demo-hosts"):
             shutil.copy(SCRIPTS / name, self.top / "scripts")
-        for name in ("demolib", "hostlib", "peerlib"):
+        for name in ("demolib", "figurelib", "hostlib", "peerlib"):
             shutil.copytree(SCRIPTS / name, self.top / "scripts" / name)
         self.write("scripts/setup", "#!/bin/sh\n")
         self.write("CMakeLists.txt",

@@ -66,7 +66,7 @@ class Traffic(RanksTest):
                          sum(count for ends, count in moved.items() if "net" not in ends))
         out = self.ctl(host.daemon, "explain", "--comm", comm)
         self.assertRegex(out, r"\nbetween hosts: over nic0 \(.* sent, .* received\), ")
-        self.assertRegex(out, r"\nwithin this host: nvlink [\d.]+ MB, pcie [\d.]+ MB")
+        self.assertRegex(out, r"\nwithin this host: nvlink [\d.]+ MiB, pcie [\d.]+ MiB")
 
     def check(self, collective, step):
         hosts = self.cluster(2)
