@@ -54,8 +54,8 @@ class ExplainTest(IntegrationTest):
                          [free[key] for key in ("algorithm", "peers", "predicted_us")])
         self.assertGreater(limited["predicted_us"], free["predicted_us"])
         text = self.explain(*hosts, "--peers-most", "4")[1]
-        self.assertIn("\nhosts exchange data with 4 others at most\nwithout the limit of 4 peers: trees, ",
-                      text)
+        self.assertIn(f"\nhosts exchange data with {limited['peers']} others at most\n"
+                      "without the limit of 4 peers: trees, ", text)
         self.assertIn("\nnot trees, simple: left out: a host would have 5 peers (most: 4); predicted are ",
                       text)
         self.assertNotIn("without the limit", self.explain(*hosts, "--peers-most", "5")[1])

@@ -48,7 +48,8 @@ class OpsTest(IntegrationTest):
         for rank in ranks:
             rank.wait_for_step("at-gate")
         self.assertEqual([op["op"] for op in self.ops(daemon)], list(range(101, count + 1)))
-        self.assertEqual([op["op"] for op in self.ops(daemon, "--last", "3")], list(range(count - 2, count + 1)))
+        last = [op["op"] for op in self.ops(daemon, "--last", "3")]
+        self.assertEqual(last, list(range(count - 2, count + 1)))
         self.finish(ranks)
         self.until(lambda: not self.ctl_json(daemon, "comms")["comms"])
         for tenant in self.ctl_json(daemon, "tenants")["tenants"]:
