@@ -65,12 +65,12 @@ typedef struct plan_choice {
  * Plan and predict all candidates for request->bytes; request->algorithm is ignored. Chosen is the fastest;
  * of those within 1 % of it (on GPUs of those with the fewest blocks within 5 %) the first of one hop, packed
  * trees, rings, shallow trees, recursive doubling, binomial tree, multicast, and of their protocols the first
- * of Simple, LL128, LL. Of shallow trees there are several plans. Blink does not contend, and NCCL's double binary trees only where
- * the request limits peers, for they have few, nor multicast unless the request allows it: all three are
- * planned when named. Of plans with too many peers none is taken, unless there are no others; nor of those
- * that take more blocks of a device than it runs. Only the chosen plan's bound is proven. *choice is the
- * caller's: plan_choice_fini(). Errors: those of plan_create(); where no candidate is left, the packed trees'
- * one.
+ * of Simple, LL128, LL. Of shallow trees there are several plans. Blink does not contend, and NCCL's double
+ * binary trees only where the request limits peers, for they have few, nor multicast unless the request
+ * allows it: all three are planned when named. Of plans with too many peers none is taken, unless there are
+ * no others; nor of those that take more blocks of a device than it runs. Only the chosen plan's bound is
+ * proven. *choice is the caller's: plan_choice_fini(). Errors: those of plan_create(); where no candidate is
+ * left, the packed trees' one.
  */
 blink_result_t plan_choose(const topo_t *topo, const plan_request_t *request, plan_choice_t *choice);
 void plan_choice_fini(plan_choice_t *choice);
