@@ -16,9 +16,6 @@
  * contest is taken. */
 #define TIE 1e-2
 
-/* Of GPUs the one that takes the fewest multiprocessors, which programs want for themselves. */
-#define TIE_OF_GPUS 5e-2
-
 /* One hop comes first for it has the fewest channels; Simple, for its links carry nothing but payload. */
 static const struct {
     blink_algorithm_t algorithm;
@@ -168,42 +165,18 @@ static void add_candidates(const topo_t *topo, uint32_t index, uint64_t bytes, p
     }
 }
 
-/* Who contends, when one is to be picked. */
-typedef struct standing {
-    double us; /* predicted; INFINITY: no candidate after all */
-    uint64_t blocks;
-} standing_t;
-
-/* The place of the first one that is as good as the fastest, on GPUs of those with the fewest blocks; 0 if
- * none is good. */
-static uint32_t pick_standing(const standing_t *standings, uint32_t count, bool on_gpus)
-{
-    double least_us = INFINITY;
-    uint32_t best = UINT32_MAX;
-    for (uint32_t i = 0; i < count; i++)
-        least_us = fmin(least_us, standings[i].us);
-    double most_us = least_us * (1.0 + (on_gpus ? TIE_OF_GPUS : TIE));
-    for (uint32_t i = 0; least_us < INFINITY && i < count; i++)
-        if (standings[i].us <= most_us &&
-            (best == UINT32_MAX || (on_gpus && standings[i].blocks < standings[best].blocks)))
-            best = i;
-    return best == UINT32_MAX ? 0 : best;
-}
-
-static uint64_t blocks_of(const plan_choice_t *choice, uint32_t contender, blink_protocol_t protocol)
-{
-    return plan_blocks_under(&choice->contenders[contender].blocks, protocol);
-}
-
+/* The first candidate as good as the fastest; 0 if none is good. */
 static uint32_t find_fastest(const plan_choice_t *choice)
 {
-    standing_t standings[CONTENDERS_MOST * PROTOCOL_COUNT];
-    for (uint32_t i = 0; i < choice->count; i++) {
-        const plan_candidate_t *candidate = &choice->candidates[i];
-        standings[i] = (standing_t){.us = candidate->result == BLINK_OK ? candidate->predicted_us : INFINITY,
-                                    .blocks = blocks_of(choice, candidate->contender, candidate->protocol)};
-    }
-    return pick_standing(standings, choice->count, choice->on_gpus);
+    double least_us = INFINITY;
+    for (uint32_t i = 0; i < choice->count; i++)
+        if (choice->candidates[i].result == BLINK_OK)
+            least_us = fmin(least_us, choice->candidates[i].predicted_us);
+    for (uint32_t i = 0; i < choice->count; i++)
+        if (choice->candidates[i].result == BLINK_OK &&
+            choice->candidates[i].predicted_us <= least_us * (1.0 + TIE))
+            return i;
+    return 0;
 }
 
 /* Of candidates with too many peers none is one, if there are others. */
@@ -225,6 +198,11 @@ static void limit_peers(plan_choice_t *choice, uint32_t most)
     }
 }
 
+static uint64_t blocks_of(const plan_choice_t *choice, const plan_candidate_t *candidate)
+{
+    return plan_blocks_under(&choice->contenders[candidate->contender].blocks, candidate->protocol);
+}
+
 /* Blocks wait for one another, so that a device must run all of them at once: of candidates with more blocks
  * than that none is one, if there are others. */
 static void limit_blocks(plan_choice_t *choice, uint32_t most)
@@ -232,18 +210,17 @@ static void limit_blocks(plan_choice_t *choice, uint32_t most)
     bool others = false;
     for (uint32_t i = 0; i < choice->count; i++) {
         const plan_candidate_t *c = &choice->candidates[i];
-        others |= c->result == BLINK_OK && blocks_of(choice, c->contender, c->protocol) <= most;
+        others |= c->result == BLINK_OK && blocks_of(choice, c) <= most;
     }
     for (uint32_t i = 0; i < choice->contender_count && others; i++)
         choice->contenders[i].blocks_most = most;
     for (uint32_t i = 0; i < choice->count && others; i++) {
         plan_candidate_t *c = &choice->candidates[i];
-        if (c->result == BLINK_OK && blocks_of(choice, c->contender, c->protocol) > most)
+        if (c->result == BLINK_OK && blocks_of(choice, c) > most)
             mark_refused(c, blink_error_set(BLINK_ERR_UNSUPPORTED,
                                             "left out: it takes %llu blocks of a GPU, which runs %u at the "
                                             "same time; predicted are %.1f us",
-                                            (unsigned long long)blocks_of(choice, c->contender, c->protocol),
-                                            most, c->predicted_us));
+                                            (unsigned long long)blocks_of(choice, c), most, c->predicted_us));
     }
 }
 
@@ -322,7 +299,6 @@ blink_result_t plan_choose(const topo_t *topo, const plan_request_t *request, pl
         .candidates = calloc(CONTENDERS_MOST * PROTOCOL_COUNT, sizeof(*choice->candidates)),
         .contenders = calloc(CONTENDERS_MOST, sizeof(*choice->contenders)),
     };
-    choice->on_gpus = request->block_GBps > 0.0;
     blink_result_t result = BLINK_OK;
     if (!choice->candidates || !choice->contenders)
         result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a choice of plans");
@@ -359,19 +335,21 @@ typedef VEC(plan_crossover_t) crossovers_t;
 /* As find_fastest(), at another size. */
 static plan_crossover_t fastest_at(const plan_choice_t *choice, uint64_t bytes)
 {
-    standing_t standings[CONTENDERS_MOST * PROTOCOL_COUNT];
-    uint32_t count = choice->contender_count * (uint32_t)PROTOCOL_COUNT;
-    for (uint32_t i = 0; i < count; i++) {
-        const plan_contender_t *contender = &choice->contenders[i / PROTOCOL_COUNT];
-        blink_protocol_t protocol = protocols[i % PROTOCOL_COUNT];
-        bool may = !contender->excluded && plan_contender_may_use(contender, protocol);
-        standings[i] =
-            (standing_t){.us = may ? plan_predictor_us(contender->predictor, bytes, protocol, 0) : INFINITY,
-                         .blocks = blocks_of(choice, (uint32_t)(i / PROTOCOL_COUNT), protocol)};
-    }
-    uint32_t best = pick_standing(standings, count, choice->on_gpus);
-    return (plan_crossover_t){bytes, choice->contenders[best / PROTOCOL_COUNT].algorithm,
-                              protocols[best % PROTOCOL_COUNT], standings[best].us};
+    double predicted_us[CONTENDERS_MOST][PROTOCOL_COUNT], least_us = INFINITY;
+    for (uint32_t c = 0; c < choice->contender_count; c++)
+        for (size_t i = 0; i < PROTOCOL_COUNT; i++) {
+            const plan_contender_t *contender = &choice->contenders[c];
+            predicted_us[c][i] = !contender->excluded && plan_contender_may_use(contender, protocols[i])
+                                     ? plan_predictor_us(contender->predictor, bytes, protocols[i], 0)
+                                     : INFINITY;
+            least_us = fmin(least_us, predicted_us[c][i]);
+        }
+    for (uint32_t c = 0; c < choice->contender_count; c++)
+        for (size_t i = 0; i < PROTOCOL_COUNT; i++)
+            if (predicted_us[c][i] <= least_us * (1.0 + TIE))
+                return (plan_crossover_t){bytes, choice->contenders[c].algorithm, protocols[i],
+                                          predicted_us[c][i]};
+    return (plan_crossover_t){.bytes = bytes};
 }
 
 static bool same(const plan_crossover_t *a, const plan_crossover_t *b)

@@ -56,21 +56,19 @@ typedef struct plan_choice {
         *candidates; /* fastest first, as good as equal ones in a fixed order; then those that failed */
     uint32_t contender_count;
     plan_contender_t *contenders;
-    bool on_gpus;               /* whose blocks count */
     plan_candidate_t unlimited; /* what would be chosen if hosts might have any number of peers */
     plan_t *best; /* the plan of candidates[0], its protocol set; the choice owns it until it is taken */
 } plan_choice_t;
 
 /*
  * Plan and predict all candidates for request->bytes; request->algorithm is ignored. Chosen is the fastest;
- * of those within 1 % of it (on GPUs of those with the fewest blocks within 5 %) the first of one hop, packed
- * trees, rings, shallow trees, recursive doubling, binomial tree, multicast, and of their protocols the first
- * of Simple, LL128, LL. Of shallow trees there are several plans. Blink does not contend, and NCCL's double
- * binary trees only where the request limits peers, for they have few, nor multicast unless the request
- * allows it: all three are planned when named. Of plans with too many peers none is taken, unless there are
- * no others; nor of those that take more blocks of a device than it runs. Only the chosen plan's bound is
- * proven. *choice is the caller's: plan_choice_fini(). Errors: those of plan_create(); where no candidate is
- * left, the packed trees' one.
+ * of those within 1 % of it the first of one hop, packed trees, rings, shallow trees, recursive doubling,
+ * binomial tree, multicast, and of their protocols the first of Simple, LL128, LL. Of shallow trees there are
+ * several plans. Blink does not contend, and NCCL's double binary trees only where the request limits peers,
+ * for they have few, nor multicast unless the request allows it: all three are planned when named. Of plans
+ * with too many peers none is taken, unless there are no others; nor of those that take more blocks of a
+ * device than it runs. Only the chosen plan's bound is proven. *choice is the caller's: plan_choice_fini().
+ * Errors: those of plan_create(); where no candidate is left, the packed trees' one.
  */
 blink_result_t plan_choose(const topo_t *topo, const plan_request_t *request, plan_choice_t *choice);
 void plan_choice_fini(plan_choice_t *choice);

@@ -4,6 +4,7 @@
  */
 #include "net_fixture.h"
 
+#include "control/comms/ops.h"
 #include "control/links.h"
 #include "control/peers/asked.h"
 #include "control/peers/asks.h"
@@ -102,6 +103,13 @@ void links_forget(links_t *links, const void *context)
 {
     (void)links;
     own.forgotten = context;
+}
+
+/* The same, of a question about ops. */
+void ops_forget(control_t *control, const void *context)
+{
+    (void)control;
+    (void)context;
 }
 
 static void on_wake(void *context)
