@@ -401,6 +401,35 @@ static void test_paced_run_is_never_faster_than_its_links(void **state)
     fixture_fini(&fixture);
 }
 
+/* What the root, which waits for nobody, has sent over link 3 -> 0 so far: no more than the link has carried,
+ * and a chunk for each slot. */
+static void test_paced_root_has_no_more_chunks_under_way_than_slots(void **state)
+{
+    (void)state;
+    fixture_t fixture;
+    fixture_init(&fixture, 2, 0.02);
+    payload_t payload;
+    payload_init(&payload, 1000000, BLINK_FLOAT32, BLINK_SUM, false);
+    lane_program_t *program = make_program(&fixture, BLINK_BROADCAST, APART, BLINK_PROTOCOL_SIMPLE);
+    exec_instance_t *instance = make_instance(&fixture, program);
+    const _Atomic uint64_t *sent = &fixture.link_bytes[(RANKS - 1) * RANKS];
+
+    uint64_t start = clock_ns(), bytes = 0;
+    start_run(instance, &payload.run);
+    uint64_t chunk_bytes = payload.bytes / instance->geometry.channels[0].chunks + 16;
+    assert_true(instance->geometry.channels[0].chunks > 4 * instance->geometry.slots);
+    while (bytes < payload.bytes) {
+        bytes = atomic_load(sent);
+        assert_true(bytes <= (clock_ns() - start) / 50 + (instance->geometry.slots + 1) * chunk_bytes);
+        sched_yield();
+    }
+    assert_int_equal(wait_done(&payload.outcome, 1), BLINK_OK);
+    exec_instance_destroy(instance);
+    lane_program_destroy(program);
+    payload_fini(&payload);
+    fixture_fini(&fixture);
+}
+
 static void test_paced_allreduce_equals_reference(void **state)
 {
     (void)state;
@@ -432,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_aborts_while_the_first_run_starts),
         cmocka_unit_test(test_epochs_wrap_around),
         cmocka_unit_test(test_paced_run_is_never_faster_than_its_links),
+        cmocka_unit_test(test_paced_root_has_no_more_chunks_under_way_than_slots),
         cmocka_unit_test(test_paced_allreduce_equals_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
