@@ -9,9 +9,10 @@ import unittest
 
 import raw
 from harness import IntegrationTest, new_id
-from raw import VERSION, RawClient, message, sealed_memfd, unique_id
+from raw import VERSION, RawClient, join_all, message, sealed_memfd, unique_id
 
 PAGE = 4096
+COMMS = 4  # a query
 FALLOC_PUNCH_HOLE_KEEP_SIZE = 3
 
 
@@ -264,6 +265,27 @@ class RequestTest(HostileTest):
         self.assertEqual(joining.request(raw.COMM_GIVE_UP, message(_1=request)).code, 0)
         states = [comm["state"] for comm in self.ctl_json(self.blinkd, "comms")["comms"]]
         self.assertEqual(states, ["ready"] * 2, "who has joined does not give up")
+
+    def test_a_communicator_that_all_have_left_is_shown_while_its_children_fail(self):
+        """They fail in slices; the engine has freed its side of the communicator by then."""
+        client, many = self.client(), 3000
+        parents = [reply.body(5)[1] for reply in join_all([client, client])]
+        first = client.last_id + 1
+        for _ in range(many):  # one rank of two of each child
+            client.send(raw.COMM_INIT, message(_1=unique_id(), _2=2, _3=0, _4=0, _8=parents[0]))
+        for parent in parents:
+            client.send(raw.COMM_DESTROY, message(_1=parent))
+        children, left = set(range(first, first + many)), {client.last_id - 1, client.last_id}
+        while children or left:
+            reply = client.receive()
+            if reply.id in children:
+                self.assertEqual(reply.code, raw.PEER_LOST, reply.text)
+                children.remove(reply.id)
+            elif reply.id in left:
+                self.assertEqual(reply.code, 0, reply.text)
+                left.remove(reply.id)
+            if children and not left and client.last_id in client.received_by_id:
+                client.send(raw.QUERY, message(_1=COMMS))
 
     def test_ids_of_the_wrong_length(self):
         client = self.client()
