@@ -26,6 +26,12 @@ static void tell_other_hosts(roster_t *roster, blink_result_t code, const char *
     rendezvous_comm_lost(roster->control->rendezvous, comm, blink_error_set(code, "%s", text));
 }
 
+void roster_end_ops(const roster_t *roster, blink_result_t code, const char *text)
+{
+    if (roster->engine)
+        engine_comm_end(roster->engine, code, text);
+}
+
 void roster_announce_abort(roster_t *roster, blink_result_t code, const char *text, const member_t *except)
 {
     if (roster->state == ROSTER_ABORTED)
@@ -65,8 +71,7 @@ void roster_stop(roster_t *roster)
     if (!roster_has_begun(roster)) {
         roster_gathering_failed(roster, BLINK_FAIL(BLINK_ERR_DAEMON_LOST, "%s", text));
     } else {
-        if (roster->engine)
-            engine_comm_end(roster->engine, BLINK_ERR_DAEMON_LOST, text);
+        roster_end_ops(roster, BLINK_ERR_DAEMON_LOST, text);
         roster_announce_abort(roster, BLINK_ERR_DAEMON_LOST, text, NULL);
     }
 }

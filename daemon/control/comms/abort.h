@@ -6,6 +6,9 @@
 
 #include "control/comms/roster.h"
 
+/* Have the engine end the ops of a roster that has begun, unless all of its ranks have left. */
+void roster_end_ops(const roster_t *roster, blink_result_t code, const char *text);
+
 /* Tell every rank of a ready roster that is still there, except one (NULL: none). The first reason counts. */
 void roster_announce_abort(roster_t *roster, blink_result_t code, const char *text, const member_t *except);
 

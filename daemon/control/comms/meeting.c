@@ -220,7 +220,7 @@ void meeting_lost(void *context, gather_comm_t comm, blink_result_t code)
     if (roster->state == ROSTER_MEETING) {
         roster_gathering_failed(roster, blink_error_set(code, "%s", text));
     } else {
-        engine_comm_end(roster->engine, code, text);
+        roster_end_ops(roster, code, text);
         roster_announce_abort(roster, code, text, NULL);
     }
 }
