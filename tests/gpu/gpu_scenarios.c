@@ -608,6 +608,7 @@ static const scenario_t scenarios[] = {
     {"extents", play_extents, false},
     {"many-extents", play_many_extents, false},
     {"begun-extents", play_begun_extents, false},
+    {"lost-extents", play_lost_extents, false},
     {"pools", play_pools, false},
     {"released", play_released, false},
     {"released-by-several", play_released_by_several, false},

@@ -35,6 +35,7 @@ void await_error(const player_t *p, blink_comm_t *comm, blink_result_t expected,
 void play_extents(const player_t *p);
 void play_many_extents(const player_t *p);
 void play_begun_extents(const player_t *p);
+void play_lost_extents(const player_t *p);
 
 /* scenarios_many.c */
 void play_many_streams(const player_t *p);

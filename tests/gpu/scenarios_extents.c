@@ -5,6 +5,7 @@
 
 #include "blink.pb-c.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -190,5 +191,26 @@ void play_begun_extents(const player_t *p)
     begun = 0;
     send_extent(p, connection, bytes, 8 * bytes, &begun, BLINK_OK);
     send_extent(p, connection, bytes, 0, &begun, BLINK_OK);
+    close(connection);
+}
+
+/* The worker is killed while registrations wait for more messages. */
+void play_lost_extents(const player_t *p)
+{
+    use_gpu(p);
+    const size_t bytes = granularity(p);
+    const int connection = connect_raw(p);
+    uint32_t continued = 0, left = 0, whole = 0;
+    frame_t event;
+    send_extent(p, connection, bytes, bytes, &continued, BLINK_OK);
+    send_extent(p, connection, bytes, bytes, &left, BLINK_OK);
+    send_extent(p, connection, bytes, 0, &whole, BLINK_OK);
+    printf("begun\n");
+    fflush(stdout);
+    must(p, frame_receive(connection, &event), "the loss of what was whole");
+    frame_release(&event);
+    send_extent(p, connection, bytes, 0, &continued, BLINK_ERR_SYSTEM);
+    deregister(p, connection, continued, BLINK_ERR_NOT_REGISTERED);
+    deregister(p, connection, left, BLINK_OK);
     close(connection);
 }

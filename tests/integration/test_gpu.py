@@ -72,6 +72,17 @@ class MemoryTest(GpuTest):
         daemon = self.play("begun-extents", ranks=2)
         self.assert_nothing_registered(daemon)
 
+    def test_a_gpu_worker_killed_between_two_messages_of_a_registration(self):
+        daemon = self.gpu_daemon("cuda:0x4")
+        process = self.ranks(daemon, "lost-extents", 1)
+        process.wait_for("two registrations", lambda ranks: "begun" in ranks.stdout())
+        worker = self.ctl_json(daemon, "status")["gpu_worker_pid"]
+        os.kill(worker, signal.SIGKILL)
+        self.assertEqual(process.wait(), 0, process.stderr())
+        self.assert_nothing_registered(daemon)
+        self.until(lambda: self.ctl_json(daemon, "status")["gpu_worker_pid"] not in [None, 0, worker])
+        self.play("extents", daemon=daemon)
+
     def assert_nothing_registered(self, daemon):
         def used():
             [tenant] = self.ctl_json(daemon, "tenants")["tenants"]
