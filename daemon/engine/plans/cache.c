@@ -110,12 +110,12 @@ static uint64_t add_word(uint64_t digest, uint32_t word)
     return (digest ^ word) * 0x100000001b3u;
 }
 
+/* Other hosts, whose daemons may be older, must come to the same: no key of theirs has may_switch. */
 uint64_t plan_key_digest(const plan_key_t *key)
 {
     uint64_t digest = key->fabric->digest;
-    const uint32_t words[] = {key->collective,    key->algorithm,      key->root,
-                              key->peer,          key->size_class,     key->rank_count,
-                              key->scales_inputs, key->lands_in_slots, key->may_switch};
+    const uint32_t words[] = {key->collective, key->algorithm,  key->root,          key->peer,
+                              key->size_class, key->rank_count, key->scales_inputs, key->lands_in_slots};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         digest = add_word(digest, words[i]);
     for (uint32_t i = 0; i < key->rank_count; i++)

@@ -140,6 +140,24 @@ static void test_communicators_over_the_same_hosts_ask_once(void **state)
     engines_fini(&engines);
 }
 
+/* Daemons that know nothing of switches come to the same digests. */
+static void test_a_digest_says_nothing_of_switches(void **state)
+{
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, one_each, 3);
+    test_comm_t *comm = comm_add(&engines, long_us());
+    run(&engines, comm, RING_OP_ALLREDUCE);
+    kept_program_t made = program_of(&engines, 0, BLINK_ALLREDUCE);
+    engines_beat(&engines);
+    const list_t *link = engines.hosts[0].engine->cache.by_age.next;
+    plan_key_t key = CONTAINER_OF(link, cached_program_t, of_age)->key;
+    key.may_switch = true;
+    assert_true(plan_key_digest(&key) == made.digest_of_key);
+    engines_beat(&engines);
+    engines_fini(&engines);
+}
+
 /* As with other versions of the planner: what each would plan for itself differs. */
 static void test_hosts_that_would_plan_otherwise_run_one_plan(void **state)
 {
@@ -578,6 +596,7 @@ int main(void)
         cmocka_unit_test(test_the_first_ranks_host_plans_for_all),
         cmocka_unit_test(test_communicators_over_the_same_hosts_ask_once),
         cmocka_unit_test(test_hosts_that_would_plan_otherwise_run_one_plan),
+        cmocka_unit_test(test_a_digest_says_nothing_of_switches),
         cmocka_unit_test(test_forgotten_plans_are_fetched_again),
         cmocka_unit_test(test_programs_of_one_plan_are_planned_once),
         cmocka_unit_test(test_a_plan_that_cannot_be_made_fails_alike_everywhere),
