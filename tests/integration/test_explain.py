@@ -75,8 +75,8 @@ class ExplainTest(IntegrationTest):
 
     def test_gpus_say_when_blocks_limit(self):
         large = self.explain("--topology", "dgx_a100", "--bytes", "256M", "--gpus")[1]
-        self.assertRegex(large, r"\nIt takes \d+ blocks of a GPU at most, of which the busiest moves [\d.]+ of "
-                         "the 24 GB/s")
+        self.assertRegex(large, r"\nIt takes \d+ blocks of a GPU at most, of which the busiest moves "
+                         r"[\d.]+ of the 24 GB/s")
         small = self.explain("--topology", "dgx_a100", "--bytes", "8", "--gpus")[1]
         self.assertIn("\nBlocks limit this plan: of the 2 on a GPU the busiest moves 24 GB/s", small)
         self.assertNotIn("blocks", self.explain("--topology", "dgx_a100", "--bytes", "256M")[1])
