@@ -73,6 +73,7 @@ class WebTest(IntegrationTest):
         self.refused(root, 403, "key")
         self.refused(root + "top.json", 403)
         self.refused(root + key[:-1] + "/", 403)
+        self.refused(root + key, 404, "ends with /")
         self.refused(root + key + "x/", 404)
         self.refused(address + "../../etc/passwd", 404)
         self.refused(address + "nothing", 404, "/top.json")
@@ -118,6 +119,14 @@ class WebTest(IntegrationTest):
         self.assertIn(b"blink-top/1", answer)
         self.stop()
         self.assertFalse(os.path.exists(path))
+
+    def test_what_is_there_already_is_left_alone(self):
+        daemon = self.daemon()
+        path = self.write_file("web.sock", "mine")
+        status, _, err = self.run_command([BLINKCTL, "--socket", daemon.socket, "web", "--listen", path])
+        self.assertEqual(status, 1)
+        self.assertIn("something is there already", err)
+        self.assertTrue(os.path.isfile(path))
 
     def test_other_addresses_are_refused(self):
         daemon = self.daemon()

@@ -31,6 +31,11 @@ static blink_result_t ask_all(const ctl_options_t *options, query_t *query, top_
     return BLINK_OK;
 }
 
+static double up_s(const top_sample_t *sample)
+{
+    return sample->status->query->status->uptime_s;
+}
+
 /* ---- rates ---- */
 
 /* By how much a counter has grown in a second; 0 if it was not there before, or began anew. */
@@ -245,6 +250,9 @@ blink_result_t top_sample_take(const ctl_options_t *options, query_t *query, con
 {
     *sample = (top_sample_t){0};
     blink_result_t result = ask_all(options, query, sample);
+    /* Another run of the daemon counts anew. */
+    if (result == BLINK_OK && before && up_s(sample) < up_s(before))
+        before = NULL;
     sample->at_s = (double)clock_us() / 1e6;
     double seconds = before ? sample->at_s - before->at_s : 0;
     if (result == BLINK_OK)

@@ -124,7 +124,7 @@ static const char *after_key(const server_t *server, const char *path)
     size_t bytes = strlen(server->key);
     if (bytes == 0)
         return path;
-    if (strlen(path) < bytes + 2 || !equals_key(server->key, path + 1, bytes))
+    if (strlen(path) < bytes + 1 || !equals_key(server->key, path + 1, bytes))
         return NULL;
     return path + 1 + bytes;
 }
@@ -141,6 +141,8 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     const char *what = after_key(server, path);
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return respond_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "there is only something to read here");
+    if (what && *what == '\0')
+        return respond_text(connection, MHD_HTTP_NOT_FOUND, "the address ends with /, as it was printed");
     if (!what)
         return respond_text(connection, MHD_HTTP_FORBIDDEN,
                             "the address lacks the key that blinkctl web has printed");

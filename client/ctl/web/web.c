@@ -68,6 +68,11 @@ static blink_result_t listen_at_path(const char *path, int *listener)
     mode_t before = umask(0177);
     blink_result_t result = listen_at(path, (struct sockaddr *)&address, sizeof(address), listener);
     umask(before);
+    if (result != BLINK_OK && access(path, F_OK) == 0)
+        return BLINK_FAIL(result,
+                          "--listen %s: something is there already; if no other blinkctl web serves there, "
+                          "remove it",
+                          path);
     return result;
 }
 
