@@ -35,6 +35,7 @@ ctl_run_t ctl_top;                                                     /* top/to
 ctl_run_t ctl_web;                                                     /* web/web.c */
 ctl_run_t ctl_metrics;                                                 /* metrics/metrics.c */
 ctl_run_t ctl_ops;                                                     /* ops/ops.c */
+ctl_run_t ctl_record;                                                  /* trace/record.c */
 
 /** --socket, --json and --host, which every command takes: a child for its argp. Input: ctl_options_t. */
 extern const struct argp ctl_common_argp;

@@ -5,6 +5,7 @@
 #include "names.h"
 #include "request.h"
 #include "tools/arguments.h"
+#include "trace/predict_report.h"
 
 #include "base/value.h"
 #include "collective.h"
@@ -21,7 +22,17 @@
 #define DEFAULT_FACTOR    4
 #define SLOTS_MAX         4096
 
-enum { KEY_FACTOR = 'f', KEY_PROTOCOL = 256, KEY_CHUNK, KEY_SLOTS, KEY_REDUCE, KEY_CSV, KEY_SVG, KEY_GOAL };
+enum {
+    KEY_FACTOR = 'f',
+    KEY_PROTOCOL = 256,
+    KEY_CHUNK,
+    KEY_SLOTS,
+    KEY_REDUCE,
+    KEY_CSV,
+    KEY_SVG,
+    KEY_GOAL,
+    KEY_TRACE
+};
 
 typedef struct simulate_options {
     ctl_options_t *common;
@@ -33,13 +44,30 @@ typedef struct simulate_options {
     uint32_t slots;       /* 0: chosen */
     double reduce_GBps;
     bool csv;
-    const char *svg_path, *goal_path;
+    const char *svg_path, *goal_path, *trace_path;
 } simulate_options_t;
 
 /* ---- command line ---- */
 
+/* The ops of a trace say what they are. */
+static void check_trace_options(struct argp_state *state, const simulate_options_t *options)
+{
+    const request_t *request = &options->request;
+    if (request->bytes > 0 || options->min_bytes > 0 || options->max_bytes > 0 || request->root ||
+        request->peer)
+        argp_error(state,
+                   "--trace FILE has sizes, roots and peers: not with --bytes, --min-bytes, --max-bytes, "
+                   "--root or --peer");
+    if (options->csv || options->svg_path || options->goal_path)
+        argp_error(state, "--trace prints a table or --json: not with --csv, --svg or --goal");
+    if (request->algorithm_count > 1)
+        argp_error(state, "--trace is predicted with one algorithm at a time");
+}
+
 static void finish_options(struct argp_state *state, simulate_options_t *options)
 {
+    if (options->trace_path)
+        check_trace_options(state, options);
     if (options->request.bytes > 0 && (options->min_bytes > 0 || options->max_bytes > 0))
         argp_error(state, "--bytes is one size: not with --min-bytes or --max-bytes");
     if (options->request.bytes > 0)
@@ -71,6 +99,9 @@ static error_t parse_output(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_GOAL:
         options->goal_path = argument;
+        return 0;
+    case KEY_TRACE:
+        options->trace_path = argument;
         return 0;
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &options->request;
@@ -131,6 +162,10 @@ static const struct argp_option option_list[] = {
     {"svg", KEY_SVG, "FILE", 0, "Also plot bus bandwidth and time over size", 2},
     {"goal", KEY_GOAL, "FILE", 0,
      "Also write the schedule of the one --bytes as GOAL, which LogGOPSim and ATLAHS replay", 2},
+    {"trace", KEY_TRACE, "FILE", 0,
+     "Instead predict the ops of a job, which `blinkctl record` has written: a rank is where the list of "
+     "--ranks or the topology has its device",
+     2},
     {0},
 };
 
@@ -296,6 +331,59 @@ static blink_result_t sweep(const request_case_t *opened, const simulate_options
     return result;
 }
 
+/* ---- a trace ---- */
+
+typedef struct timing {
+    const topo_t *topo;
+    const simulate_options_t *options;
+} timing_t;
+
+static blink_result_t time_op(void *context, const plan_request_t *request, double *time_us)
+{
+    const timing_t *timing = context;
+    plan_t *plan = NULL;
+    lane_program_t *program = NULL;
+    simulate_point_t point = {0};
+    blink_result_t result = compile(timing->topo, request, &plan, &program);
+    if (result == BLINK_OK)
+        result = run_size(timing->topo, plan, program, timing->options, request->bytes, &point);
+    *time_us = point.result.time_us;
+    sim_result_fini(&point.result);
+    lane_program_destroy(program);
+    plan_destroy(plan);
+    return result;
+}
+
+static void note_what_lacks(const char *path, const trace_t *trace)
+{
+    if (trace->is_cut)
+        fprintf(stderr, "blinkctl: %s has no end: it was cut, and is predicted up to there\n", path);
+    if (trace->missed_count > 0)
+        fprintf(stderr, "blinkctl: %s lacks %lu ops, which ended unseen\n", path,
+                (unsigned long)trace->missed_count);
+    if (trace->failed_count > 0)
+        fprintf(stderr, "blinkctl: %lu ops of %s failed and are left out\n",
+                (unsigned long)trace->failed_count, path);
+}
+
+static blink_result_t predict_trace(const request_case_t *opened, const simulate_options_t *options)
+{
+    timing_t timing = {opened->topo, options};
+    trace_t trace;
+    prediction_t prediction = {0};
+    blink_result_t result = trace_read(options->trace_path, &trace);
+    if (result == BLINK_OK) {
+        note_what_lacks(options->trace_path, &trace);
+        result = predict(&trace, &opened->plan, time_op, &timing, &prediction);
+    }
+    if (result == BLINK_OK)
+        result = options->common->json ? predict_print_json(&trace, &prediction, opened->topo->name)
+                                       : predict_print_table(&trace, &prediction, opened->topo->name);
+    prediction_free(&prediction);
+    trace_free(&trace);
+    return result;
+}
+
 blink_result_t ctl_simulate(int argc, char **argv, ctl_options_t *common)
 {
     static const struct argp_child children[] = {
@@ -311,7 +399,7 @@ blink_result_t ctl_simulate(int argc, char **argv, ctl_options_t *common)
 
     request_case_t opened;
     BLINK_TRY(request_open(&options.request, &opened));
-    blink_result_t result = sweep(&opened, &options);
+    blink_result_t result = options.trace_path ? predict_trace(&opened, &options) : sweep(&opened, &options);
     plan_thread_release();
     request_close(&opened);
     return result;

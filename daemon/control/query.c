@@ -161,13 +161,13 @@ static void fail_without_comm(const page_t *page, uint32_t comm)
     asker_fail(page->asker, result);
 }
 
-static void answer_ops(const page_t *page, uint32_t comm)
+static void answer_ops(const page_t *page, const Blinkwire__Query *query)
 {
-    const roster_t *roster = find_roster(page->view, comm);
+    const roster_t *roster = find_roster(page->view, query->comm);
     if (roster && roster->engine)
-        ops_query(page->asker, roster, page->number);
+        ops_query(page->asker, roster, query->ops_since, page->number);
     else
-        fail_without_comm(page, comm);
+        fail_without_comm(page, query->comm);
 }
 
 static void answer_topology_of(page_t *page, uint32_t comm, char **local)
@@ -345,7 +345,7 @@ void query_answer(const asker_t *asker, const Blinkwire__Query *query)
         answer_tenants(&page);
         return;
     case BLINKWIRE__QUERY_KIND__OPS:
-        answer_ops(&page, query->comm);
+        answer_ops(&page, query);
         return;
     case BLINKWIRE__QUERY_KIND__HOSTS:
         answer_hosts(&page);

@@ -218,17 +218,19 @@ typedef struct engine_records {
     engine_comm_t *comm;
     engine_done_t done;
     mailbox_item_t item; /* to the engine, and back to control */
-    uint64_t before, next;
-    uint64_t now_us;   /* when the answer was made, by the clock of its times */
-    uint32_t op_total; /* ops that have not ended or still lack entries */
+    uint64_t since, before, next;
+    uint64_t now_us;      /* when the answer was made, by the clock of its times */
+    uint32_t op_total;    /* ops that have not ended or still lack entries */
+    uint64_t ended_total; /* ops that have ended so far */
     uint32_t count;
     size_t stride; /* of the records */
     alignas(uint64_t) char records[];
 } engine_records_t;
 
-/* A question. before: 0: about all ops; else `next` of the answer before, which goes on with older ones and
- * is 0 at the end. The caller frees it. Errors: NO_MEMORY. */
-blink_result_t engine_records_create(engine_comm_t *comm, uint64_t before, engine_done_t done,
+/* A question. since: of ops that have ended only what followed so many, `ended_total` of an earlier answer or
+ * 0. before: 0: about all of them; else `next` of the answer before, which goes on with older ones and is 0
+ * at the end. The caller frees it. Errors: NO_MEMORY. */
+blink_result_t engine_records_create(engine_comm_t *comm, uint64_t since, uint64_t before, engine_done_t done,
                                      engine_records_t **records);
 
 /* Ask, before the last leave's done. The records are the caller's again when `done` is called. */

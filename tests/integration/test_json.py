@@ -88,6 +88,27 @@ class JsonTest(IntegrationTest):
                                 ("blink-explain/1", "explain -t 3xdgx1v@5 --ranks 0,8,16 --peers-most 1"),
                                 ("blink-key/1", f"key new {key}")])
 
+    def test_what_a_trace_has_and_predicts(self):
+        daemon = self.daemon(topology="dgx1v")
+        trace = os.path.join(self.directory(), "trace")
+        ranks = self.start_ranks(daemon, [0, 1], ["gate", "allreduce:1000:float32:sum", "gate"])
+        for rank in ranks:
+            rank.wait_for_step("at-gate")
+        recorder = self.start([BLINKCTL, "--socket", daemon.socket, "record", "-o", trace, "--comm", "1"])
+        self.until(lambda: os.path.exists(trace) and os.path.getsize(trace) > 0)
+        for rank in ranks:
+            rank.say()
+        self.until(lambda: '"op"' in pathlib.Path(trace).read_text(encoding="ascii"))
+        for rank in ranks:
+            rank.say()
+            self.assert_all_ok(rank.finish())
+        self.assertEqual(recorder.wait(), 0, recorder.stderr())
+        lines = {}
+        for line in pathlib.Path(trace).read_text(encoding="ascii").splitlines():
+            lines.update(json.loads(line))
+        self.check(lines, "blink-trace/1")
+        self.check_all(daemon, [("blink-prediction/1", f"simulate --trace {trace}")])
+
     def test_what_is_measured(self):
         daemon = self.daemon(devices=2)
         for words in ("allreduce --check 0", "barrier", "broadcast"):

@@ -1,6 +1,7 @@
 #include "control/comms/ops.h"
 
 #include "collective.h"
+#include "names.h"
 
 #include <stdlib.h>
 
@@ -48,6 +49,12 @@ static void describe(const op_record_t *record, uint32_t ranks[HISTORY_RANKS],
         ranks[i] = record->arrivals[i].rank;
         came_us[i] = record->arrivals[i].came_us;
     }
+    blink_collective_t collective = collective_of_opcode(record->opcode);
+    op->datatype = (char *)(uintptr_t)blink_name_datatype(record->datatype);
+    if (collective_reduces(collective))
+        op->redop = (char *)(uintptr_t)blink_name_redop(record->redop);
+    op->root = record->root;
+    op->peer = record->peer;
     op->ranks = ranks;
     op->came_us = came_us;
     op->n_ranks = op->n_came_us = record->arrival_count;
@@ -64,6 +71,7 @@ static void answer(const pending_t *pending, described_ops_t *described)
     }
     body.now_us = records->now_us;
     body.live_op_count = records->op_total;
+    body.ended_op_count = records->ended_total;
     body.next_page = records->next;
     turns_count(&pending->asker.view.control->turns, 1 + records->count);
     asker_answer(&pending->asker, &body);
@@ -81,7 +89,7 @@ static void on_told(void *context)
     pending_free(pending);
 }
 
-void ops_query(const asker_t *asker, const roster_t *roster, uint64_t page)
+void ops_query(const asker_t *asker, const roster_t *roster, uint64_t since, uint64_t page)
 {
     pending_t *pending = calloc(1, sizeof(*pending));
     if (!pending) {
@@ -90,8 +98,8 @@ void ops_query(const asker_t *asker, const roster_t *roster, uint64_t page)
     }
     list_init(&pending->link);
     pending->asker = *asker;
-    blink_result_t result =
-        engine_records_create(roster->engine, page, (engine_done_t){on_told, pending}, &pending->records);
+    blink_result_t result = engine_records_create(roster->engine, since, page,
+                                                  (engine_done_t){on_told, pending}, &pending->records);
     if (result != BLINK_OK) {
         pending_free(pending);
         asker_fail(asker, result);

@@ -6,8 +6,9 @@
 
 #include "control/asker.h"
 
-/* Answer later with a page of the ops of a roster whose ranks have joined and not all left. */
-void ops_query(const asker_t *asker, const roster_t *roster, uint64_t page);
+/* Answer later with a page of the ops of a roster whose ranks have joined and not all left: of those that
+ * have ended only what followed the first `since`. */
+void ops_query(const asker_t *asker, const roster_t *roster, uint64_t since, uint64_t page);
 
 /* Who asks with this context has gone: it is not answered any more. */
 void ops_forget(control_t *control, const void *context);

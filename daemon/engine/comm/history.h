@@ -49,7 +49,8 @@ typedef struct op_record {
     uint32_t arrival_count;
     blink_result_t result;
     op_doing_t doing;
-    uint8_t opcode;
+    uint32_t root, peer; /* of a transfer: source and destination */
+    uint8_t opcode, datatype, redop;
     op_arrival_t arrivals[];
 } op_record_t;
 

@@ -49,6 +49,10 @@ static void fill(const comm_op_t *op, uint64_t ended_us, op_record_t *record)
                             .run_us = op->measured_ns / 1000,
                             .result = op->result,
                             .doing = doing_of(op),
+                            .root = op->signature.root,
+                            .peer = op->signature.peer,
+                            .datatype = op->signature.datatype,
+                            .redop = op->signature.redop,
                             .opcode = op->signature.opcode};
     memcpy(record->waited_us, op->waited_us, sizeof(record->waited_us));
     add_arrivals(op, false, record);
@@ -70,16 +74,17 @@ static op_record_t *next_place(engine_records_t *told)
     return (op_record_t *)(void *)(told->records + told->count++ * told->stride);
 }
 
-/* From the newest to the oldest, before the number that is asked for. */
+/* From the newest to the oldest, between the numbers that are asked for. */
 static void tell_ended(const history_t *history, engine_records_t *told)
 {
     uint64_t number = told->before > 0 && told->before < history->total ? told->before : history->total;
     const op_record_t *record = NULL;
-    while (told->count < ENGINE_RECORDS && number > 0 && (record = history_get(history, number - 1))) {
+    while (told->count < ENGINE_RECORDS && number > told->since &&
+           (record = history_get(history, number - 1))) {
         memcpy(next_place(told), record, told->stride);
         number--;
     }
-    told->next = number > 0 && record ? number : 0;
+    told->next = number > told->since && record ? number : 0;
 }
 
 static void tell_live(const engine_comm_t *comm, engine_records_t *told)
@@ -106,6 +111,7 @@ static void tell(mailbox_item_t *item)
     const engine_comm_t *comm = told->comm;
     told->now_us = clock_us();
     told->op_total = comm->op_total;
+    told->ended_total = comm->history.total;
     if (told->before == 0)
         tell_live(comm, told);
     tell_ended(&comm->history, told);
@@ -114,7 +120,7 @@ static void tell(mailbox_item_t *item)
     mailbox_post(comm->engine->config.control, item);
 }
 
-blink_result_t engine_records_create(engine_comm_t *comm, uint64_t before, engine_done_t done,
+blink_result_t engine_records_create(engine_comm_t *comm, uint64_t since, uint64_t before, engine_done_t done,
                                      engine_records_t **created)
 {
     size_t stride = record_bytes(record_ranks(comm->member_count));
@@ -122,6 +128,7 @@ blink_result_t engine_records_create(engine_comm_t *comm, uint64_t before, engin
     if (!told)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ops of %s", ENGINE_RECORDS, comm->title);
     told->comm = comm;
+    told->since = since;
     told->before = before;
     told->done = done;
     told->stride = stride;

@@ -1,0 +1,192 @@
+"""blinkctl record, and what blinkctl simulate predicts of a trace."""
+import json
+import os
+import signal
+import unittest
+
+from harness import BLINKCTL, IntegrationTest
+
+# Buckets of gradients while a backward pass goes on, three times over.
+LOOP = ["sleep:20", "allreduce:1000:float32:sum", "allreduce:300000:float32:sum", "sleep:10",
+        "allreduce:300000:float32:sum"] * 3
+HEADER = {"schema": "blink-trace/1", "host": "h", "topology": "t", "pace_scale": 0.0}
+COMM = {"comm": 1, "name": None, "devices": [0, 1], "clients": [1, 2]}
+END = {"ops": 1, "missed": 0}
+
+
+def op(number, began_us, ended_us, **others):
+    return {"comm": 1, "op": number, "collective": "allreduce", "bytes": 1 << 20, "datatype": "float32",
+            "redop": "sum", "root": None, "peer": None, "result": "OK", "began_us": began_us,
+            "ended_us": ended_us, "ranks": [0, 1], "came_us": [0, 5], **others}
+
+
+class TraceTest(IntegrationTest):
+    def file(self):
+        return os.path.join(self.directory(), "trace")
+
+    def write(self, *lines, tail="\n"):
+        path = self.file()
+        with open(path, "w", encoding="ascii") as out:
+            out.write("\n".join(json.dumps(line) for line in lines) + tail)
+        return path
+
+    def simulate(self, path, *arguments):
+        status, out, err = self.run_command([BLINKCTL, "simulate", "--trace", path, *arguments])
+        self.assertEqual(status, 0, err)
+        return out, err
+
+    def predict(self, path, topology="dgx1v"):
+        out, err = self.simulate(path, "--topology", topology, "--json")
+        return json.loads(out), err
+
+    def record_loop(self, daemon, devices, *arguments):
+        """The lines of a trace of LOOP, and its file."""
+        path = self.file()
+        ranks = self.start_ranks(daemon, devices, ["gate:begin", *LOOP, "gate:end"])
+        for rank in ranks:
+            rank.wait_for_step("at-gate")
+        recorder = self.start([BLINKCTL, "--socket", daemon.socket, "record", "-o", path, *arguments])
+        self.until(lambda: os.path.exists(path) and os.path.getsize(path) > 0)
+        for rank in ranks:
+            rank.say()
+        self.until(lambda: len(self.lines(path)) == 2 + len(LOOP) // 5 * 3)
+        return path, recorder, ranks
+
+    def lines(self, path):
+        with open(path, encoding="ascii") as trace:
+            return [json.loads(line) for line in trace if line.endswith("\n")]
+
+    def finish(self, ranks):
+        for rank in ranks:
+            rank.say()
+        for rank in ranks:
+            self.assert_all_ok(rank.finish())
+
+    def test_a_job_is_recorded_and_predicted(self):
+        for topology in ("dgx1v", "pcie8", "dgx_a100"):
+            with self.subTest(topology=topology):
+                daemon = self.daemon("--pace", topology=topology)
+                path, recorder, ranks = self.record_loop(daemon, [0, 1, 2, 3])
+                recorder.child.send_signal(signal.SIGINT)
+                self.assertEqual(recorder.wait(), 0, recorder.stderr())
+                self.assertIn("9 ops of 1 communicators are in", recorder.stdout())
+                self.finish(ranks)
+                header, comm, *ops, end = self.lines(path)
+                self.assertEqual((header["schema"], header["topology"]), ("blink-trace/1", topology))
+                self.assertEqual(comm["devices"], [0, 1, 2, 3])
+                self.assertEqual([line["bytes"] for line in ops], [4000, 1200000, 1200000] * 3)
+                self.assertEqual({(line["collective"], line["datatype"], line["redop"], line["root"],
+                                   len(line["ranks"])) for line in ops},
+                                 {("allreduce", "float32", "sum", None, 4)})
+                self.assertEqual(end, {"ops": 9, "missed": 0})
+                predicted, _ = self.predict(path, topology)
+                self.assertEqual([(kind["bytes"], kind["ops"]) for kind in predicted["kinds"]],
+                                 [(4000, 3), (1200000, 6)])
+                # The times between the ops are in both.
+                self.assertGreater(predicted["predicted_us"], 70000)
+                self.assertGreater(predicted["recorded_us"], 70000)
+
+    def test_one_communicator_is_recorded_until_it_ends(self):
+        daemon = self.daemon()
+        path, recorder, ranks = self.record_loop(daemon, [0, 1], "--comm", "1")
+        self.finish(ranks)
+        self.assertEqual(recorder.wait(), 0, recorder.stderr())
+        self.assertEqual(self.lines(path)[-1], {"ops": 9, "missed": 0})
+
+    def test_what_the_daemon_no_longer_remembers_is_counted(self):
+        daemon = self.daemon()
+        path = self.file()
+        steps = ["gate:begin", "times:1500:allreduce:1:float32:sum", "gate:end"]
+        ranks = self.start_ranks(daemon, [0, 1], steps)
+        for rank in ranks:
+            rank.wait_for_step("at-gate")
+        recorder = self.start([BLINKCTL, "--socket", daemon.socket, "record", "-o", path])
+        self.until(lambda: len(self.lines(path)) == 2 if os.path.exists(path) else False)
+        recorder.child.send_signal(signal.SIGSTOP)
+        for rank in ranks:
+            rank.say()
+        self.until(lambda: self.ctl_json(daemon, "comms")["comms"][0]["op_count"] == 1500)
+        recorder.child.send_signal(signal.SIGCONT)
+        recorder.child.send_signal(signal.SIGTERM)
+        self.assertEqual(recorder.wait(), 0, recorder.stderr())
+        end = self.lines(path)[-1]
+        self.assertEqual(end["ops"] + end["missed"], 1500)
+        self.assertGreaterEqual(end["missed"], 1)
+        self.finish(ranks)
+        _, said = self.predict(path)
+        self.assertIn(f"lacks {end['missed']} ops", said)
+
+    def test_a_submission_keeps_its_distance_to_the_end_before_it(self):
+        one = self.predict(self.write(HEADER, COMM, op(0, 1000, 2000), END))[0]
+        time_us = one["kinds"][0]["predicted_us"]
+        self.assertAlmostEqual(one["predicted_us"], 5 + time_us, places=3)
+        waits = self.predict(self.write(HEADER, COMM, op(0, 1000, 2000), op(1, 7000, 9000), END))[0]
+        self.assertEqual(waits["recorded_us"], 8000)
+        self.assertAlmostEqual(waits["predicted_us"], 5 + time_us + 5005 + time_us, places=3)
+        overlaps = self.predict(self.write(HEADER, COMM, op(0, 1000, 2000), op(1, 1500, 9000), END))[0]
+        self.assertAlmostEqual(overlaps["predicted_us"], max(5 + time_us, 505) + time_us, places=3)
+
+    def test_transfers_barriers_and_failed_ops(self):
+        transfer = op(0, 1000, 2000, collective="transfer", root=0, peer=1)
+        barrier = op(1, 3000, 3100, collective="barrier", bytes=0)
+        failed = op(2, 4000, 5000, result="ABORTED", came_us=[0, None])
+        path = self.write(HEADER, COMM, transfer, barrier, failed, END)
+        predicted, said = self.predict(path)
+        self.assertIn("1 ops of", said)
+        self.assertEqual([(kind["collective"], kind["root"], kind["peer"]) for kind in predicted["kinds"]],
+                         [("transfer", 0, 1), ("barrier", None, None)])
+        self.assertEqual(predicted["kinds"][1]["predicted_us"], 95)
+        self.assertRegex(self.simulate(path, "-t", "dgx1v")[0], r"(?m)^ *1 +transfer +0 to 1 +1 MiB +1 ")
+
+    def test_a_trace_that_was_cut_is_read_up_to_there(self):
+        whole = [HEADER, COMM, op(0, 1000, 2000)]
+        for tail in ("\n", '\n{"comm":1,"op":1,"coll'):
+            predicted, said = self.predict(self.write(*whole, tail=tail))
+            self.assertTrue(predicted["cut"])
+            self.assertIn("was cut", said)
+            self.assertEqual(predicted["kinds"][0]["ops"], 1)
+
+    def test_what_is_no_trace_is_refused(self):
+        good = op(0, 1000, 2000)
+        cases = [(([],), "no JSON object"),
+                 (({**HEADER, "schema": "blink-trace/2"},), '"blink-trace/2", and this blinkctl'),
+                 (({"comms": []},), 'no "schema"'),
+                 ((HEADER, END), "no op that succeeded"),
+                 ((HEADER, good), 'line 2: "comm" is not the number of a communicator'),
+                 ((HEADER, COMM, COMM), "line 3: \"comm\" is not another number"),
+                 ((HEADER, COMM, {**good, "collective": "allreduc"}), 'collective "allreduc" (did you mean'),
+                 ((HEADER, COMM, {**good, "bytes": -1}), 'line 3: "bytes" is not a number'),
+                 ((HEADER, COMM, {**good, "ranks": [0, 2]}), 'line 3: "ranks" is not a list of ranks'),
+                 ((HEADER, COMM, {**good, "ended_us": 1004}), 'line 3: "ended_us" is not after'),
+                 ((HEADER, {**COMM, "devices": [0, 8]}, good), "was on device 8, and there are 8"),
+                 ((HEADER, {**COMM, "devices": [0, None]}, good), "on another host")]
+        for lines, expected in cases:
+            with self.subTest(expected=expected):
+                self.refused(self.write(*lines), expected)
+        self.refused(self.write(tail=""), "is empty")
+        self.refused(self.write(HEADER, tail="\n{]\n"), "line 2: ")
+        self.refused("/nonexistent", "No such file")
+
+    def refused(self, path, expected):
+        status, out, err = self.run_command([BLINKCTL, "simulate", "-t", "dgx1v", "--trace", path])
+        self.assertEqual((status, out), (1, ""), err)
+        self.assertIn(expected, err)
+
+    def test_bad_usage(self):
+        daemon = self.daemon()
+        for expected, status, words in (
+                ("name it: --output", 2, ["record"]),
+                ("leave out --json", 2, ["record", "-o", "x", "--json"]),
+                ("run blinkctl record there", 2, ["record", "-o", "x", "--host", "other"]),
+                ("no communicator 7", 1, ["record", "-o", self.file(), "--comm", "7"]),
+                ("write /nonexistent/x", 1, ["record", "-o", "/nonexistent/x"]),
+                ("--trace FILE has sizes", 2, ["simulate", "--trace", "x", "--bytes", "1K"]),
+                ("--trace prints a table", 2, ["simulate", "--trace", "x", "--csv"])):
+            with self.subTest(words=words):
+                ended, _, err = self.run_command([BLINKCTL, "--socket", daemon.socket, *words])
+                self.assertEqual(ended, status, err)
+                self.assertIn(expected, err)
+
+
+if __name__ == "__main__":
+    unittest.main()
