@@ -356,6 +356,11 @@ static blink_result_t time_op(void *context, const plan_request_t *request, doub
 
 static void note_what_lacks(const char *path, const trace_t *trace)
 {
+    if (trace->pace_scale > 0 && trace->pace_scale != 1)
+        fprintf(stderr,
+                "blinkctl: %s was recorded with links paced at %g of their capacity, and is predicted at all "
+                "of it\n",
+                path, trace->pace_scale);
     if (trace->is_cut)
         fprintf(stderr, "blinkctl: %s has no end: it was cut, and is predicted up to there\n", path);
     if (trace->missed_count > 0)

@@ -96,8 +96,8 @@ class TraceTest(IntegrationTest):
     def test_what_the_daemon_no_longer_remembers_is_counted(self):
         daemon = self.daemon()
         path = self.file()
-        steps = ["gate:begin", "times:1500:allreduce:1:float32:sum", "gate:end"]
-        ranks = self.start_ranks(daemon, [0, 1], steps)
+        many = "times:1500:allreduce:1:float32:sum"
+        ranks = self.start_ranks(daemon, [0, 1], ["gate:begin", many, "gate:end"])
         for rank in ranks:
             rank.wait_for_step("at-gate")
         recorder = self.start([BLINKCTL, "--socket", daemon.socket, "record", "-o", path])
@@ -105,7 +105,8 @@ class TraceTest(IntegrationTest):
         recorder.child.send_signal(signal.SIGSTOP)
         for rank in ranks:
             rank.say()
-        self.until(lambda: self.ctl_json(daemon, "comms")["comms"][0]["op_count"] == 1500)
+        for rank in ranks:
+            rank.wait_for_step(many)
         recorder.child.send_signal(signal.SIGCONT)
         recorder.child.send_signal(signal.SIGTERM)
         self.assertEqual(recorder.wait(), 0, recorder.stderr())
@@ -145,6 +146,10 @@ class TraceTest(IntegrationTest):
             self.assertTrue(predicted["cut"])
             self.assertIn("was cut", said)
             self.assertEqual(predicted["kinds"][0]["ops"], 1)
+
+    def test_pacing_is_named(self):
+        paced = {**HEADER, "pace_scale": 0.002}
+        self.assertIn("paced at 0.002 of", self.predict(self.write(paced, COMM, op(0, 1000, 2000), END))[1])
 
     def test_what_is_no_trace_is_refused(self):
         good = op(0, 1000, 2000)

@@ -192,6 +192,7 @@ static blink_result_t read_header(const reader_t *reader, const json_t *line)
     const char *schema = json_string_value(json_object_get(line, "schema"));
     if (!schema)
         return fail_line(reader, "no \"schema\", so this is no trace; `blinkctl record` writes one");
+    reader->trace->pace_scale = json_number_value(json_object_get(line, "pace_scale"));
     if (strcmp(schema, TRACE_SCHEMA) == 0)
         return BLINK_OK;
     return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,

@@ -47,6 +47,7 @@ typedef struct trace {
     VEC(trace_op_t) ops; /* that succeeded */
     VEC(trace_arrival_t) arrivals;
     uint64_t failed_count, missed_count; /* ops that are not here */
+    double pace_scale;                   /* what links had of their capacity; 0: they were not paced */
     bool is_cut;                         /* it has no end: what is here is what came before it */
 } trace_t;
 
