@@ -13,9 +13,8 @@ static_assert(WIRE_TOKEN_BYTES == DATA_TOKEN_BYTES, "one number");
 
 static blink_result_t use(data_endpoint_t *endpoint, const transport_calls_t *calls)
 {
-    data_t *data = endpoint->data;
+    const data_t *data = endpoint->data;
     const transport_config_t config = {.epoll_fd = data->epoll_fd,
-                                       .queues = &data->queues,
                                        .trash = data->trash,
                                        .timeout_s = data->config.timeout_s,
                                        .stream_count = endpoint->stream_count,

@@ -135,38 +135,8 @@ static void serve_source(transport_source_t *source, uint32_t events)
     source->serve(source, events);
 }
 
-/* Those that are awake, each once: in a look others of the endpoint's may leave the list, too. */
-static bool look_at_queues(data_t *data)
-{
-    list_t *awake = &data->queues.awake;
-    bool any = false;
-    /* Relaxed: this thread has the turn. */
-    uint32_t left = atomic_load_explicit(&data->queues.awake_count, memory_order_relaxed);
-    for (; left > 0 && !list_is_empty(awake); left--) {
-        transport_queue_t *queue = CONTAINER_OF(awake->next, transport_queue_t, link);
-        list_remove(&queue->link);
-        list_append(awake, &queue->link);
-        any |= queue->look(queue);
-    }
-    return any;
-}
-
-/* Nobody looks from now on: queues are to tell what comes. Returns whether something had come by then. */
-static bool ask_queues(data_t *data)
-{
-    bool any = false;
-    list_t *link;
-    while ((link = data->queues.awake.next) != &data->queues.awake) {
-        transport_queue_t *queue = CONTAINER_OF(link, transport_queue_t, link);
-        transport_queue_rests(&data->queues, queue);
-        any |= queue->ask(queue);
-    }
-    let_go(data);
-    return any;
-}
-
 /* What has come, without waiting. Returns whether anything had. */
-static bool look_for_news(data_t *data)
+static bool look_at_sockets(data_t *data)
 {
     struct epoll_event events[EVENTS_PER_TURN];
     int count = epoll_wait(data->epoll_fd, events, EVENTS_PER_TURN, 0);
@@ -176,7 +146,7 @@ static bool look_for_news(data_t *data)
         else
             serve_source(events[i].data.ptr, events[i].events);
     }
-    return look_at_queues(data) || count > 0;
+    return count > 0;
 }
 
 static void tick(data_t *data)
@@ -196,12 +166,10 @@ static void rest(data_t *data)
     struct epoll_event event;
     /* seq_cst: as said in on_posted(). */
     atomic_store_explicit(&data->asleep, true, memory_order_seq_cst);
-    /* seq_cst: as said in data_watch(). And a queue that wakes while another thread watches is seen here, if
-     * that thread has not seen `asleep` when it was through. */
+    /* seq_cst: as said in data_watch(). */
     if (atomic_load_explicit(&data->watched, memory_order_seq_cst))
         (void)poll(&(struct pollfd){.fd = data->wake_fd, .events = POLLIN}, 1, TICK_MS);
-    else if (mailbox_is_empty(&data->mailbox) &&
-             atomic_load_explicit(&data->queues.awake_count, memory_order_seq_cst) == 0)
+    else if (mailbox_is_empty(&data->mailbox))
         (void)epoll_wait(data->epoll_fd, &event, 1, TICK_MS);
     atomic_store_explicit(&data->asleep, false, memory_order_seq_cst);
 }
@@ -213,16 +181,13 @@ static void *run_proxy(void *context)
     /* Acquire: pairs with the store in data_destroy(). */
     while (!atomic_load_explicit(&data->stopping, memory_order_acquire)) {
         proxy_enter(data);
-        bool any = look_for_news(data);
+        bool any = look_at_sockets(data);
         uint64_t now_ns = clock_ns();
         if (now_ns - ticked_ns > TICK_MS * UINT64_C(1000000)) {
             tick(data);
             ticked_ns = now_ns;
         }
         any |= proxy_serve(data);
-        /* Relaxed: if that is not so any more by then rest() finds that there are such queues. */
-        if (!any && !atomic_load_explicit(&data->watched, memory_order_relaxed))
-            any = ask_queues(data);
         turn_pass(&data->turn);
         look_again(data);
         if (!any)
@@ -251,7 +216,7 @@ bool data_poll(data_t *data)
 {
     if (!turn_try(&data->turn))
         return false;
-    bool any = look_for_news(data);
+    bool any = look_at_sockets(data);
     any |= proxy_serve(data);
     turn_pass(&data->turn);
     return any;
@@ -354,7 +319,6 @@ blink_result_t data_create(const data_config_t *config, data_t **created)
     list_init(&data->busy);
     list_init(&data->gone);
     list_init(&data->retired);
-    list_init(&data->queues.awake);
     pool_init(&data->pool, FREE_MOST_BYTES, data->config.landings, NULL);
     blink_result_t result = start(data);
     if (result != BLINK_OK) {

@@ -8,7 +8,6 @@
 #include "base/mailbox.h"
 #include "net/data/data.h"
 #include "net/data/pool.h"
-#include "net/data/transport.h"
 #include "net/data/turn.h"
 #include "net/data/verbs/device.h"
 
@@ -30,7 +29,6 @@ struct data {
     list_t busy;      /* data_endpoint_t.of_busy: something may be sent there */
     list_t gone;      /* data_endpoint_t.link: lost ones, to be let go before the turn is passed on */
     list_t retired;   /* transport_t.of_retired: closed ones, to be destroyed then */
-    transport_queues_t queues;
     pool_t pool;
     uint8_t *trash;
     verbs_devices_t *verbs; /* NULL: no RDMA */

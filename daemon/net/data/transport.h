@@ -66,45 +66,11 @@ struct transport_source {
     void (*serve)(transport_source_t *source, uint32_t events);
 };
 
-/* What a device fills. It is asked to tell, and tells once, by a source, that something has come; from then
- * on it is looked at in every turn, which costs no system call, until it is asked again: before nobody looks
- * any more. */
-typedef struct transport_queue {
-    list_t link; /* transport_queues_t.awake; in none: it has been asked */
-    /* Take in what is there. Returns whether there was anything. It may leave the list in the call. */
-    bool (*look)(struct transport_queue *queue);
-    /* Have it tell again, and look once more. Returns the same. */
-    bool (*ask)(struct transport_queue *queue);
-} transport_queue_t;
-
-typedef struct transport_queues {
-    list_t awake;
-    _Atomic uint32_t awake_count; /* also for those who have no turn */
-} transport_queues_t;
-
-static inline void transport_queue_wakes(transport_queues_t *queues, transport_queue_t *queue)
-{
-    if (!list_is_empty(&queue->link))
-        return;
-    list_append(&queues->awake, &queue->link);
-    /* seq_cst: as said in rest() of data.c. */
-    atomic_fetch_add_explicit(&queues->awake_count, 1, memory_order_seq_cst);
-}
-
-static inline void transport_queue_rests(transport_queues_t *queues, transport_queue_t *queue)
-{
-    if (list_is_empty(&queue->link))
-        return;
-    list_remove(&queue->link);
-    atomic_fetch_sub_explicit(&queues->awake_count, 1, memory_order_seq_cst);
-}
-
 /* Memory that nobody reads: where what has no place goes. */
 #define TRANSPORT_TRASH_BYTES (64u << 10)
 
 typedef struct transport_config {
     int epoll_fd;
-    transport_queues_t *queues;
     uint8_t *trash; /* TRANSPORT_TRASH_BYTES */
     double timeout_s;
     uint32_t stream_count;  /* the endpoint's connections; the first one is for control */

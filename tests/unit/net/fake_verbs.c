@@ -31,7 +31,7 @@ typedef struct fake_device {
     enum ibv_event_type news[16];
     uint32_t news_count;
     enum ibv_wc_status fails, fails_write; /* the next message, or the next write */
-    uint64_t carried, asked;
+    uint64_t carried;
     bool is_out;
 } fake_device_t;
 
@@ -364,7 +364,6 @@ static int req_notify_cq(struct ibv_cq *queue, int solicited_only)
     (void)solicited_only;
     lock();
     ((fake_cq_t *)queue)->armed = true;
-    device_of(queue->context)->asked++;
     unlock();
     return 0;
 }
@@ -1203,14 +1202,6 @@ uint64_t fake_verbs_carried_by(uint32_t device)
     uint64_t carried = fake.devices[device].carried;
     unlock();
     return carried;
-}
-
-uint64_t fake_verbs_asked(uint32_t device)
-{
-    lock();
-    uint64_t asked = fake.devices[device].asked;
-    unlock();
-    return asked;
 }
 
 uint64_t fake_verbs_written(void)

@@ -37,9 +37,6 @@ uint64_t fake_verbs_flushed(void);
 /* The most bytes that a write with an immediate had. */
 uint32_t fake_verbs_told_most_bytes(void);
 
-/* How often a device was asked to tell of the next completion. */
-uint64_t fake_verbs_asked(uint32_t device);
-
 /* News of connections that nobody has taken yet. */
 uint32_t fake_verbs_unheard(void);
 

@@ -186,33 +186,6 @@ static void test_one_side_alone_may_talk(void **state)
     end();
 }
 
-/* Who looks all the time takes in what is there, and asks the device for no news; afterwards the proxy's
- * thread hears of what comes. */
-static void test_who_watches_needs_no_news_of_the_device(void **state)
-{
-    enum { FRAMES = 200 };
-    uint64_t asked = 0;
-    (void)state;
-    begin();
-    join();
-    greet();
-    data_watch(sides[0].data, true);
-    for (uint32_t i = 1; i < FRAMES; i++) {
-        say(1, i, 8);
-        while (atomic_load(&sides[0].heard) == i && atomic_load(&sides[0].lost) == 0)
-            (void)data_poll(sides[0].data);
-        if (i == 2) /* the proxy's thread knows by now that it is not needed */
-            asked = fake_verbs_asked(0);
-    }
-    assert_int_equal(fake_verbs_asked(0), asked);
-    data_watch(sides[0].data, false);
-    for (uint32_t i = FRAMES; i < 2 * FRAMES; i++) {
-        say(1, i, 8);
-        wait_for(&sides[0].heard, i + 1, "frames that came");
-    }
-    end();
-}
-
 static void test_what_is_said_before_there_are_connections_comes(void **state)
 {
     (void)state;
@@ -735,7 +708,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_frames_go_in_order_and_never_find_no_receive),
         cmocka_unit_test(test_one_side_alone_may_talk),
-        cmocka_unit_test(test_who_watches_needs_no_news_of_the_device),
         cmocka_unit_test(test_what_is_said_before_there_are_connections_comes),
         cmocka_unit_test(test_a_port_opens_to_the_right_token_alone),
         cmocka_unit_test(test_nobody_waits_there),

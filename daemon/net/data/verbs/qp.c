@@ -206,7 +206,6 @@ static void close_rail(verbs_rail_t *rail)
 {
     const verbs_library_t *library = rail->verbs->library;
     list_remove(&rail->of_device);
-    transport_queue_rests(rail->verbs->config.queues, &rail->of_queue);
     if (rail->queue)
         (void)library->destroy_cq(rail->queue);
     /* A process that was forked a moment ago may have it, too, and then epoll would still tell of it. */

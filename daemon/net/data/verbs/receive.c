@@ -4,7 +4,6 @@
 #include "base/log.h"
 
 #include <arpa/inet.h>
-#include <string.h>
 
 /* Completions that are looked at before others have their turn. */
 #define COMPLETIONS_MOST 32
@@ -154,7 +153,6 @@ static blink_result_t take_completions(verbs_rail_t *rail, bool *more)
                               verbs_name(rail));
         if (count == 0)
             return BLINK_OK;
-        verbs->completions++;
         BLINK_TRY(take_completion(verbs, &done));
     }
     *more = true;
@@ -174,42 +172,32 @@ bool verbs_take_completions(verbs_t *verbs)
     return more && !verbs->transport.closed;
 }
 
-bool verbs_look(transport_queue_t *queue)
-{
-    verbs_t *verbs = CONTAINER_OF(queue, verbs_rail_t, of_queue)->verbs;
-    uint64_t before = verbs->completions;
-    bool more = verbs_take_completions(verbs);
-    bool any = verbs->completions != before;
-    if (more || (any && verbs->waits_for_room))
-        verbs->config.events->busy(verbs->config.context);
-    return any;
-}
-
 /* The device is asked to tell of the next completion before those are looked at that are there. */
-bool verbs_ask(transport_queue_t *queue)
+static blink_result_t take_event(verbs_rail_t *rail)
 {
-    verbs_rail_t *rail = CONTAINER_OF(queue, verbs_rail_t, of_queue);
-    int error = ibv_req_notify_cq(rail->queue, 0);
-    if (!error)
-        return verbs_look(queue);
-    verbs_lose(rail->verbs, BLINK_FAIL(BLINK_ERR_SYSTEM, VERBS_NAMED ": watch completions: %s",
-                                       verbs_name(rail), strerror(error)));
-    return false;
+    const verbs_library_t *library = rail->verbs->library;
+    struct ibv_cq *queue;
+    void *context;
+    if (library->get_cq_event(rail->completions, &queue, &context) != 0)
+        return BLINK_OK;
+    library->ack_cq_events(queue, 1);
+    int error = ibv_req_notify_cq(queue, 0);
+    if (error)
+        return BLINK_FAIL(BLINK_ERR_SYSTEM, VERBS_NAMED ": watch completions: %s", verbs_name(rail),
+                          strerror(error));
+    return BLINK_OK;
 }
 
-/* It tells nothing more until it is asked. */
 void verbs_on_completions(transport_source_t *source, uint32_t events)
 {
     verbs_rail_t *rail = CONTAINER_OF(source, verbs_rail_t, of_completions);
     verbs_t *verbs = rail->verbs;
-    struct ibv_cq *queue;
-    void *context;
     (void)events;
     if (verbs->transport.closed || !rail->queue)
         return;
-    if (verbs->library->get_cq_event(rail->completions, &queue, &context) != 0)
-        return;
-    verbs->library->ack_cq_events(queue, 1);
-    transport_queue_wakes(verbs->config.queues, &rail->of_queue);
-    (void)verbs_look(&rail->of_queue);
+    blink_result_t result = take_event(rail);
+    if (result != BLINK_OK)
+        verbs_lose(verbs, result);
+    else if (verbs_take_completions(verbs) || verbs->waits_for_room)
+        verbs->config.events->busy(verbs->config.context);
 }

@@ -44,10 +44,7 @@ static blink_result_t verbs_create(const transport_config_t *config, transport_t
     list_init(&verbs->shown);
     for (uint32_t i = 0; i < verbs->config.stream_count; i++) {
         init_qp(verbs, i);
-        verbs->rails[i] = (verbs_rail_t){.verbs = verbs,
-                                         .of_completions = {verbs_on_completions},
-                                         .of_queue = {.look = verbs_look, .ask = verbs_ask}};
-        list_init(&verbs->rails[i].of_queue.link);
+        verbs->rails[i] = (verbs_rail_t){.verbs = verbs, .of_completions = {verbs_on_completions}};
         list_init(&verbs->rails[i].of_device);
     }
     *created = &verbs->transport;

@@ -60,7 +60,6 @@ typedef struct verbs_rail {
     list_t of_device;
     struct ibv_pd *domain;
     transport_source_t of_completions;
-    transport_queue_t of_queue;
     struct ibv_comp_channel *completions;
     struct ibv_cq *queue;
 } verbs_rail_t;
@@ -133,11 +132,10 @@ struct verbs {
     struct rdma_event_channel *channel;
     struct rdma_cm_id *listeners[DATA_STREAMS_MOST]; /* NULL: none, or no more */
     data_ends_t control_ends;                        /* of who dials */
-    int timer_fd;         /* when queue pairs that are elsewhere have taken too long; -1: none */
-    bool peer_closed;     /* so it was told; what came before is looked at */
-    bool waits_for_room;  /* something could not be sent */
-    uint64_t completions; /* that were taken in */
-    uint32_t next_qp;     /* that is asked first whether it can take a move */
+    int timer_fd;        /* when queue pairs that are elsewhere have taken too long; -1: none */
+    bool peer_closed;    /* so it was told; what came before is looked at */
+    bool waits_for_room; /* something could not be sent */
+    uint32_t next_qp;    /* that is asked first whether it can take a move */
     wire_hello_t hellos[DATA_STREAMS_MOST];
     verbs_qp_t qps[DATA_STREAMS_MOST];
 };
@@ -219,10 +217,6 @@ void *verbs_show_device(verbs_t *verbs, device_memory_t *memory, uint64_t offset
 /* Take in what has come, within a bound. Returns whether it stopped there. */
 bool verbs_take_completions(verbs_t *verbs);
 void verbs_on_completions(transport_source_t *source, uint32_t events);
-
-/* What transport_queue_t of a rail has. */
-bool verbs_look(transport_queue_t *queue);
-bool verbs_ask(transport_queue_t *queue);
 
 /* ---- send.c ---- */
 
