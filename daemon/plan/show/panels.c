@@ -15,18 +15,19 @@
 typedef struct panels {
     const picture_t *picture;
     const topo_layout_t *layout;
-    double width, height; /* of a panel, in units of the whole picture */
+    const topo_curve_t *curves; /* by link */
+    double width, height;       /* of a panel, in units of the whole picture */
     uint32_t columns, count;
 } panels_t;
 
 static panels_t arrange(const picture_t *picture, const topo_layout_t *layout, double width)
 {
-    panels_t panels = {picture,
-                       layout,
-                       SCALE * layout->width + PANEL_GAP,
-                       SCALE * (layout->height + HEAD_ROOM) + PANEL_GAP,
-                       COLUMNS,
-                       picture->group_count};
+    panels_t panels = {.picture = picture,
+                       .layout = layout,
+                       .width = SCALE * layout->width + PANEL_GAP,
+                       .height = SCALE * (layout->height + HEAD_ROOM) + PANEL_GAP,
+                       .columns = COLUMNS,
+                       .count = picture->group_count};
     double columns = (width - 2 * TOPO_MARGIN + PANEL_GAP) / panels.width;
     if (panels.count > PICTURE_PANELS_MOST)
         panels.count = PICTURE_PANELS_MOST;
@@ -42,16 +43,14 @@ static void draw_links(topo_text_t *text, const panels_t *panels, uint32_t group
 {
     const topo_t *topo = panels->picture->topo;
     for (uint32_t i = 0; i < topo->link_count; i++) {
-        const topo_curve_t curve = topo_layout_route(panels->layout, topo->links[i].from, topo->links[i].to);
         fputs("<path d=\"", text->file);
-        topo_layout_write_curve(text, &curve);
+        topo_layout_write_curve(text, &panels->curves[i]);
         fputs("\" stroke=\"#e4e4e4\"/>\n", text->file);
     }
     for (uint32_t i = 0; i < topo->link_count; i++) {
         if (picture_group_load(panels->picture, group, i) <= 0)
             continue;
-        const topo_curve_t middle = topo_layout_route(panels->layout, topo->links[i].from, topo->links[i].to);
-        const topo_curve_t curve = topo_curve_aside(&middle, LINE_WIDTH);
+        const topo_curve_t curve = topo_curve_aside(&panels->curves[i], LINE_WIDTH);
         fputs("<path d=\"", text->file);
         topo_layout_write_curve(text, &curve);
         fprintf(text->file, "\" stroke=\"%s\" stroke-width=\"%.1f\"/>\n", colour, LINE_WIDTH);
@@ -96,10 +95,11 @@ picture_size_t picture_size_panels(const picture_t *picture, const topo_layout_t
                             rows * panels.height};
 }
 
-void picture_draw_panels(topo_text_t *text, const picture_t *picture, const topo_layout_t *layout, double top,
-                         double width)
+void picture_draw_panels(topo_text_t *text, const picture_t *picture, const topo_layout_t *layout,
+                         const topo_curve_t *curves, double top, double width)
 {
-    const panels_t panels = arrange(picture, layout, width);
+    panels_t panels = arrange(picture, layout, width);
+    panels.curves = curves;
     for (uint32_t i = 0; i < panels.count; i++)
         draw_panel(text, &panels, i, TOPO_MARGIN + panels.width * (i % panels.columns),
                    top + panels.height * (i / panels.columns));

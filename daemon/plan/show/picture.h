@@ -58,7 +58,7 @@ typedef struct picture_size {
     double width, height;
 } picture_size_t;
 picture_size_t picture_size_panels(const picture_t *picture, const topo_layout_t *layout, double width);
-void picture_draw_panels(topo_text_t *text, const picture_t *picture, const topo_layout_t *layout, double top,
-                         double width);
+void picture_draw_panels(topo_text_t *text, const picture_t *picture, const topo_layout_t *layout,
+                         const topo_curve_t *curves, double top, double width);
 
 #endif

@@ -26,8 +26,8 @@
 typedef struct overview {
     const picture_t *picture;
     topo_layout_t layout, panel_layout;
-    topo_curve_t *curves; /* by link: the middle between its directions' tracks */
-    double track;         /* width */
+    topo_curve_t *curves, *panel_curves; /* by link: the middle between its directions' tracks */
+    double track;                        /* width */
 } overview_t;
 
 /* ---- tracks ---- */
@@ -202,21 +202,28 @@ static void write_picture(topo_text_t *text, const overview_t *overview)
     picture_draw_nodes(text, picture, &overview->layout);
     fputs("</g>\n", text->file);
     write_foot(text, overview, top);
-    picture_draw_panels(text, picture, &overview->panel_layout, top, width);
+    picture_draw_panels(text, picture, &overview->panel_layout, overview->panel_curves, top, width);
     fputs("</svg>\n", text->file);
+}
+
+static blink_result_t route_links(const topo_layout_t *layout, topo_curve_t **curves)
+{
+    const topo_t *topo = layout->topo;
+    *curves = calloc((size_t)topo->link_count + 1, sizeof(**curves));
+    if (!*curves)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to draw %u links", topo->link_count);
+    for (uint32_t i = 0; i < topo->link_count; i++)
+        (*curves)[i] = topo_layout_route(layout, topo->links[i].from, topo->links[i].to);
+    return BLINK_OK;
 }
 
 static blink_result_t overview_init(overview_t *overview, const picture_t *picture)
 {
-    const topo_t *topo = picture->topo;
-    *overview = (overview_t){.picture = picture,
-                             .curves = calloc((size_t)topo->link_count + 1, sizeof(*overview->curves))};
-    if (!overview->curves)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to draw %u links", topo->link_count);
-    BLINK_TRY(topo_layout_init(&overview->layout, topo, ROOM));
-    BLINK_TRY(topo_layout_init(&overview->panel_layout, topo, PANEL_ROOM));
-    for (uint32_t i = 0; i < topo->link_count; i++)
-        overview->curves[i] = topo_layout_route(&overview->layout, topo->links[i].from, topo->links[i].to);
+    *overview = (overview_t){.picture = picture};
+    BLINK_TRY(topo_layout_init(&overview->layout, picture->topo, ROOM));
+    BLINK_TRY(topo_layout_init(&overview->panel_layout, picture->topo, PANEL_ROOM));
+    BLINK_TRY(route_links(&overview->layout, &overview->curves));
+    BLINK_TRY(route_links(&overview->panel_layout, &overview->panel_curves));
     size_tracks(overview);
     return BLINK_OK;
 }
@@ -235,6 +242,7 @@ static blink_result_t draw(const picture_t *picture, char **result)
     topo_layout_fini(&overview.layout);
     topo_layout_fini(&overview.panel_layout);
     free(overview.curves);
+    free(overview.panel_curves);
     return status;
 }
 
