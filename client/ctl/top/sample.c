@@ -1,15 +1,13 @@
 #include "ctl/top/sample.h"
 
 #include "base/clock.h"
+#include "ctl/ops/ops.h"
 
 #include <string.h>
 
 /* An op of which some rank has not come for so long is looked at, of so many communicators. */
 #define LONG_S     1.0
 #define ASKED_MOST 8u
-
-/* What Op.came_us says of such a rank. */
-#define NOT_COME UINT32_MAX
 
 /* ---- asking ---- */
 
@@ -174,7 +172,7 @@ static void name_missing(const Blinkwire__Op *op, char text[TOP_AWAITS_BYTES])
 {
     size_t used = 0;
     for (size_t i = 0; i < op->n_ranks && i < op->n_came_us && used < TOP_AWAITS_BYTES; i++)
-        if (op->came_us[i] == NOT_COME)
+        if (op->came_us[i] == OPS_NOT_COME)
             used += (size_t)snprintf(text + used, TOP_AWAITS_BYTES - used, "%s%u", used > 0 ? ", " : "",
                                      op->ranks[i]);
     if (used >= TOP_AWAITS_BYTES)
@@ -193,7 +191,7 @@ static blink_result_t find_missing(const ctl_options_t *options, query_t *query,
     const Blinkwire__Op *oldest = NULL;
     for (size_t i = 0; i < reply->query->n_ops; i++) {
         const Blinkwire__Op *op = reply->query->ops[i];
-        if (op->ended_us == 0 && (!oldest || op->op < oldest->op))
+        if (!ops_has_ended(op) && (!oldest || op->op < oldest->op))
             oldest = op;
     }
     if (oldest)

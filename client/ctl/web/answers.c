@@ -1,6 +1,7 @@
 #include "ctl/web/answers.h"
 
 #include "base/clock.h"
+#include "ctl/request.h"
 #include "names.h"
 #include "plan/plan.h"
 #include "topo/topo.h"
@@ -30,15 +31,6 @@ static void disconnect(answers_t *answers)
     if (answers->connected)
         query_close(&answers->query);
     answers->connected = false;
-}
-
-static blink_result_t ask(answers_t *answers, const Blinkwire__Query *question, Blinkwire__Reply **reply)
-{
-    BLINK_TRY(connect_to_daemon(answers));
-    blink_result_t result = query_ask_for(&answers->query, question, reply);
-    if (result != BLINK_OK)
-        disconnect(answers);
-    return result;
 }
 
 static blink_result_t take_sample(answers_t *answers)
@@ -77,22 +69,10 @@ blink_result_t answers_top(answers_t *answers, char **text)
 
 /* ---- pictures ---- */
 
-static blink_result_t get_topology(answers_t *answers, uint32_t comm, topo_t **topo)
-{
-    Blinkwire__Reply *reply;
-    Blinkwire__Query question = ctl_question(answers->options, BLINKWIRE__QUERY_KIND__TOPOLOGY);
-    question.comm = comm;
-    BLINK_TRY(ask(answers, &question, &reply));
-    const char *json = reply->query->topology_json;
-    blink_result_t result = topo_parse_json(json, strlen(json), "the daemon's topology", topo);
-    blinkwire__reply__free_unpacked(reply, NULL);
-    return result;
-}
-
 blink_result_t answers_topology(answers_t *answers, uint32_t comm, char **text)
 {
     topo_t *topo;
-    BLINK_TRY(get_topology(answers, comm, &topo));
+    BLINK_TRY(request_load_daemons(answers->options, comm, &topo));
     blink_result_t result = topo_write_svg(topo, text);
     topo_destroy(topo);
     return result;
@@ -155,11 +135,10 @@ blink_result_t answers_plan(answers_t *answers, uint32_t comm, char **text)
     const top_comm_t *row;
     topo_t *topo;
     Blinkwire__Reply *devices;
-    const Blinkwire__Query question = ctl_question(answers->options, BLINKWIRE__QUERY_KIND__DEVICES);
     BLINK_TRY(take_sample(answers));
     BLINK_TRY(find_comm(answers, comm, &row));
-    BLINK_TRY(ask(answers, &question, &devices));
-    blink_result_t result = get_topology(answers, 0, &topo);
+    BLINK_TRY(ctl_ask(answers->options, BLINKWIRE__QUERY_KIND__DEVICES, &devices));
+    blink_result_t result = request_load_daemons(answers->options, 0, &topo);
     uint32_t *nodes = calloc(row->comm->n_devices + 1, sizeof(*nodes));
     if (result == BLINK_OK) {
         result = nodes ? find_ranks(row->comm, devices->query, topo, nodes)
