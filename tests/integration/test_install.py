@@ -41,6 +41,18 @@ class InstallTest(IntegrationTest):
         listed = re.findall(r"^ (blink_\w+)@", (TOP / "debian/libblinkclient0.symbols").read_text(), re.M)
         self.assertEqual(sorted(listed), sorted(exported))
 
+    def test_every_installed_file_is_in_a_package(self):
+        prefix = self.install()
+        lines = [line.split() for pattern in ("*.install", "not-installed")
+                 for path in (TOP / "debian").glob(pattern) for line in path.read_text().splitlines()]
+        listed = [words[0].replace("usr/lib/*/", "usr/lib/") for words in lines if words]
+        self.assertIn("usr/bin/blinkd", listed)
+        for file in (path for path in prefix.rglob("*") if not path.is_dir()):
+            parts = pathlib.PurePath("usr", file.relative_to(prefix)).parts
+            within = [pathlib.PurePath(*parts[:length]) for length in range(1, len(parts) + 1)]
+            self.assertTrue(any(path.match(pattern) for path in within for pattern in listed),
+                            f"{within[-1]} is in no package: name it in debian/*.install or in debian/not-installed")
+
     def test_example_of_the_page_builds_as_shown_and_runs(self):
         prefix = self.install()
         text = re.search(r"```c\n(.*?)```", PAGE.read_text(), re.S)[1]
