@@ -50,8 +50,8 @@ class InstallTest(IntegrationTest):
         for file in (path for path in prefix.rglob("*") if not path.is_dir()):
             parts = pathlib.PurePath("usr", file.relative_to(prefix)).parts
             within = [pathlib.PurePath(*parts[:length]) for length in range(1, len(parts) + 1)]
-            self.assertTrue(any(path.match(pattern) for path in within for pattern in listed),
-                            f"{within[-1]} is in no package: name it in debian/*.install or in debian/not-installed")
+            packed = any(path.match(pattern) for path in within for pattern in listed)
+            self.assertTrue(packed, f"{within[-1]} is in no package: name it in debian/")
 
     def test_example_of_the_page_builds_as_shown_and_runs(self):
         prefix = self.install()
