@@ -9,6 +9,8 @@
 #include "frame.h"
 #include "machine.h"
 
+#include "base/command_line.h"
+
 #include <argp.h>
 #include <errno.h>
 #include <signal.h>
@@ -243,7 +245,7 @@ int main(int argc, char **argv)
 #endif
     argp_program_version = "blinkd " BLINK_VERSION;
     argp_err_exit_status = EXIT_USAGE;
-    argp_parse(&argp, argc, argv, 0, NULL, &line);
+    command_line_parse(&argp, argc, argv, 0, &line);
     signal(SIGPIPE, SIG_IGN);
     blink_result_t result = read_settings(&line, &settings);
     log_init(result == BLINK_OK ? settings.log_level : LOG_LEVEL_INFO, stderr_is_journal());

@@ -2,6 +2,7 @@
  * changes. */
 #include "ctl.h"
 
+#include "base/command_line.h"
 #include "collective.h"
 #include "explain_comm.h"
 #include "names.h"
@@ -453,7 +454,7 @@ blink_result_t ctl_explain(int argc, char **argv, ctl_options_t *common)
     explain_options_t options = {.common = common, .request = request_default};
     options.request.common = common;
     options.request.bytes = DEFAULT_BYTES;
-    argp_parse(&argp, argc, argv, 0, NULL, &options);
+    command_line_parse(&argp, argc, argv, 0, &options);
     if (options.comm > 0)
         return explain_comm(common, options.comm);
 

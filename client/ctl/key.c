@@ -1,6 +1,7 @@
 /* blinkctl key: makes the key that the daemons of a cluster share. */
 #include "ctl.h"
 
+#include "base/command_line.h"
 #include "net/key.h"
 
 #include <string.h>
@@ -49,7 +50,7 @@ blink_result_t ctl_key(int argc, char **argv, ctl_options_t *common)
             "of the cluster. Needs no daemon.",
         .children = children};
     key_options_t options = {.common = common, .path = CLUSTER_KEY_PATH_DEFAULT};
-    argp_parse(&argp, argc, argv, 0, NULL, &options);
+    command_line_parse(&argp, argc, argv, 0, &options);
     BLINK_TRY(cluster_key_create(options.path));
     if (common->json)
         return ctl_print_json(

@@ -1,6 +1,7 @@
 /* blinkctl: finds the command, runs it, and turns its result into one line on stderr and an exit status. */
 #include "ctl.h"
 
+#include "base/command_line.h"
 #include "base/near.h"
 #include "host.h"
 #include "tools/query.h"
@@ -88,7 +89,7 @@ void ctl_parse_plain(int argc, char **argv, const char *doc, ctl_options_t *opti
 {
     static const struct argp_child children[] = {{&ctl_common_argp, 0, NULL, 0}, {0}};
     const struct argp argp = {.parser = hand_options_down, .doc = doc, .children = children};
-    argp_parse(&argp, argc, argv, 0, NULL, options);
+    command_line_parse(&argp, argc, argv, 0, options);
 }
 
 Blinkwire__Query ctl_question(const ctl_options_t *options, Blinkwire__QueryKind kind)
@@ -234,7 +235,7 @@ int main(int argc, char **argv)
     argp_program_version = "blinkctl " BLINK_VERSION;
     argp_err_exit_status = EXIT_USAGE;
     invocation_t invocation = {.options.asks = true};
-    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &invocation);
+    command_line_parse(&argp, argc, argv, ARGP_IN_ORDER, &invocation);
 
     invocation.options.asks = invocation.command->asks;
     char name[64];

@@ -3,6 +3,8 @@
 #include "request.h"
 #include "tools/file.h"
 
+#include "base/command_line.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,7 +113,7 @@ blink_result_t ctl_plan(int argc, char **argv, ctl_options_t *common)
                                      .children = children};
     plan_options_t options = {.common = common, .request = request_default};
     options.request.common = common;
-    argp_parse(&argp, argc, argv, 0, NULL, &options);
+    command_line_parse(&argp, argc, argv, 0, &options);
 
     request_case_t opened;
     BLINK_TRY(request_open(&options.request, &opened));

@@ -1,6 +1,7 @@
 /* blinkctl simulate: its options, and the sweep over sizes and algorithms. */
 #include "simulate.h"
 
+#include "base/command_line.h"
 #include "ctl.h"
 #include "names.h"
 #include "request.h"
@@ -400,7 +401,7 @@ blink_result_t ctl_simulate(int argc, char **argv, ctl_options_t *common)
                                   .factor = DEFAULT_FACTOR,
                                   .reduce_GBps = SIM_REDUCE_GBPS};
     options.request.common = common;
-    argp_parse(&argp, argc, argv, 0, NULL, &options);
+    command_line_parse(&argp, argc, argv, 0, &options);
 
     request_case_t opened;
     BLINK_TRY(request_open(&options.request, &opened));

@@ -2,6 +2,7 @@
  */
 #include "ctl.h"
 
+#include "base/command_line.h"
 #include "request.h"
 #include "tools/arguments.h"
 #include "topo/detect/detect.h"
@@ -88,7 +89,7 @@ blink_result_t ctl_topology(int argc, char **argv, ctl_options_t *common)
                                      .children = children,
                                      .help_filter = request_help};
     topology_options_t options = {.common = common};
-    argp_parse(&argp, argc, argv, 0, NULL, &options);
+    command_line_parse(&argp, argc, argv, 0, &options);
     if (!options.write)
         options.write = common->json ? topo_write_json : topo_write_table;
 

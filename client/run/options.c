@@ -1,6 +1,7 @@
 /* The command line of blinkrun. */
 #include "run/options.h"
 
+#include "base/command_line.h"
 #include "tools/arguments.h"
 
 #include <argp.h>
@@ -158,5 +159,5 @@ void run_parse_options(int argc, char **argv, run_options_t *options)
     argp_program_version = "blinkrun " BLINK_VERSION;
     argp_err_exit_status = RUN_EXIT_USAGE;
     *options = (run_options_t){.ssh = ssh && *ssh ? ssh : SSH_DEFAULT, .has_prefix = true};
-    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, options);
+    command_line_parse(&argp, argc, argv, ARGP_IN_ORDER, options);
 }

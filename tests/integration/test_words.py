@@ -1,11 +1,13 @@
 """What people write: sizes, ranges, names and nccl-tests' flags, the same in every program, and the sentences
 that answer what is wrong."""
 import json
+import os
 import re
 import unittest
 
 from harness import BLINK_PERF, BLINKCTL, BLINKD, IntegrationTest
 
+BLINKRUN = os.environ["BLINKRUN"]
 NO_DAEMON = "/nonexistent/blinkd.sock"
 
 
@@ -55,6 +57,25 @@ class WordsTest(IntegrationTest):
                              (["allreduce", "--algorithm", "rings"], "ring")]:
             with self.subTest(words=words):
                 self.assertIn(f"did you mean '{meant}'?", self.refused(BLINK_PERF, *words))
+
+    def test_options_that_there_are_not_are_answered_by_all_programs_alike(self):
+        for words, meant in [([BLINKCTL, "--sokcet", "x", "links"], "socket"),
+                             ([BLINKCTL, "plan", "--topolgy=dgx1v"], "topology"),
+                             ([BLINKCTL, "top", "--no-colr"], "no-color"),
+                             ([BLINKCTL, "links", "--json", "--wach"], "watch"),
+                             ([BLINK_PERF, "allreduce", "--warm-up", "3"], "warmup"),
+                             ([BLINK_PERF, "--verison"], "version"),
+                             ([BLINKD, "--devcies", "host:2"], "devices"),
+                             ([BLINKRUN, "-n", "2", "--host-s", "a", "true"], "hosts")]:
+            with self.subTest(words=words):
+                self.assertIn(f"(did you mean '--{meant}'?)\nTry `", self.refused(*words))
+        self.assertIn("there is no option --zzzzzzzz\n", self.refused(BLINKCTL, "links", "--zzzzzzzz"))
+
+    def test_what_only_looks_like_an_option_is_none(self):
+        words = ["-n", "1", "--ssh", "--sshh", "--no-prefix", "echo", "--rnks"]
+        status, out, err = self.run_command([BLINKRUN, *words])
+        self.assertEqual((status, out), (0, "--rnks\n"), err)
+        self.assertEqual(self.plan("--topol", "dgx1v", "--rank", "0-3"), self.plan("-t", "dgx1v", "-r", "0-3"))
 
     def test_a_daemon_that_cannot_make_its_socket_says_which_flag_helps(self):
         err = self.refused(BLINKD, "--socket", NO_DAEMON, "--devices", "host:2", status=1)

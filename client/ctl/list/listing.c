@@ -1,5 +1,6 @@
 #include "ctl/list/listing.h"
 
+#include "base/command_line.h"
 #include "base/value.h"
 #include "ctl/host.h"
 #include "ctl/list/watch.h"
@@ -244,7 +245,7 @@ blink_result_t listing_run(const listing_t *listing, int argc, char **argv, ctl_
     const struct argp argp = {
         .options = own, .parser = parse_view, .doc = listing->doc, .children = children};
     view_t view = {.listing = listing, .common = options};
-    argp_parse(&argp, argc, argv, 0, NULL, &view);
+    command_line_parse(&argp, argc, argv, 0, &view);
     if (view.watch_s > 0)
         return watch(options, view.watch_s, listing->title ? 2 : 1, show, &view);
     return host_each(options, show, &view);

@@ -1,6 +1,7 @@
 /* blinkctl metrics: what the daemon counts, for Prometheus and its like. */
 #include "ctl/ctl.h"
 
+#include "base/command_line.h"
 #include "base/value.h"
 #include "ctl/host.h"
 #include "ctl/metrics/families.h"
@@ -133,7 +134,7 @@ blink_result_t ctl_metrics(int argc, char **argv, ctl_options_t *common)
                                             "like. docs/observe.md lists them.",
                                      .children = children};
     metrics_options_t options = {.common = common, .most = MOST_DEFAULT};
-    argp_parse(&argp, argc, argv, 0, NULL, &options);
+    command_line_parse(&argp, argc, argv, 0, &options);
     if (host_is_all(common))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "metrics are of one host: name it, or ask on each");
     return options.http ? http_answer(STDIN_FILENO, render, &options)

@@ -1,6 +1,7 @@
 /* blinkctl ops: the last ops of a communicator: who came when, what they waited for, how they ended. */
 #include "ctl/ops/ops.h"
 
+#include "base/command_line.h"
 #include "ctl/host.h"
 #include "names.h"
 #include "tools/arguments.h"
@@ -208,7 +209,7 @@ blink_result_t ctl_ops(int argc, char **argv, ctl_options_t *common)
             "came.",
         .children = children};
     ops_options_t options = {.common = common};
-    argp_parse(&argp, argc, argv, 0, NULL, &options);
+    command_line_parse(&argp, argc, argv, 0, &options);
     if (host_is_all(common))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
                           "each host has numbers of its own for communicators: name one host");

@@ -2,6 +2,7 @@
 #include "ctl/ctl.h"
 
 #include "base/clock.h"
+#include "base/command_line.h"
 #include "ctl/host.h"
 #include "ctl/top/screen.h"
 #include "tools/arguments.h"
@@ -201,7 +202,7 @@ blink_result_t ctl_top(int argc, char **argv, ctl_options_t *common)
         .children = children};
     const char *no_color = getenv("NO_COLOR");
     top_t top = {.common = common, .wishes.delay_s = DELAY_S, .colours = !no_color || !*no_color};
-    argp_parse(&argp, argc, argv, 0, NULL, &top);
+    command_line_parse(&argp, argc, argv, 0, &top);
     if (host_is_all(common))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "top shows one host: name it");
     blink_result_t result = top.once ? run_once(&top) : common->json ? run_json(&top) : run_screen(&top);

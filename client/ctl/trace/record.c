@@ -3,6 +3,7 @@
 #include "ctl/trace/trace.h"
 
 #include "base/clock.h"
+#include "base/command_line.h"
 #include "names.h"
 #include "tools/arguments.h"
 #include "tools/query.h"
@@ -309,7 +310,7 @@ blink_result_t ctl_record(int argc, char **argv, ctl_options_t *common)
             "simulate --trace` reads.",
         .children = children};
     record_options_t options = {.common = common};
-    argp_parse(&argp, argc, argv, 0, NULL, &options);
+    command_line_parse(&argp, argc, argv, 0, &options);
     recorder_t recorder = {.options = &options};
     BLINK_TRY(query_open(query_socket_path(common->socket_path), "blinkctl", &recorder.query));
     blink_result_t result = record_to_file(&recorder);

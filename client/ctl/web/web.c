@@ -1,6 +1,7 @@
 /* blinkctl web: a page of the daemon's state for a browser on this machine. */
 #include "ctl/ctl.h"
 
+#include "base/command_line.h"
 #include "base/value.h"
 #include "ctl/host.h"
 #include "ctl/web/server.h"
@@ -185,7 +186,7 @@ blink_result_t ctl_web(int argc, char **argv, ctl_options_t *common)
         .children = children};
     web_options_t options = {.common = common, .listen = LISTEN_DEFAULT};
     sigset_t ends;
-    argp_parse(&argp, argc, argv, 0, NULL, &options);
+    command_line_parse(&argp, argc, argv, 0, &options);
     if (host_is_all(common))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "web shows one host: name it");
     /* The server's thread inherits the mask, so that the signals come to this one. */

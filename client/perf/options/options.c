@@ -1,6 +1,7 @@
 /* The command line of blink-perf. */
 #include "options/options.h"
 
+#include "base/command_line.h"
 #include "base/near.h"
 #include "base/value.h"
 #include "blink/blink.h"
@@ -526,7 +527,7 @@ void perf_parse_options(int argc, char **argv, perf_options_t *options)
                                 .group_count = 1,
                                 .comm_count = 1,
                                 .algorithm = BLINK_ALGORITHM_AUTO};
-    argp_parse(&argp, argc, argv, 0, NULL, options);
+    command_line_parse(&argp, argc, argv, 0, options);
 }
 
 uint32_t perf_op_count(const perf_options_t *options)
