@@ -2,6 +2,7 @@
 #include "run/options.h"
 
 #include "base/command_line.h"
+#include "run/hosts.h"
 #include "tools/arguments.h"
 
 #include <argp.h>
@@ -37,7 +38,8 @@ static const char DOC[] =
 
 static const struct argp_option option_list[] = {
     {"ranks", 'n', "N", 0, "How many ranks there are", 0},
-    {"hosts", KEY_HOSTS, "HOST,...", 0, "Where to start them (default: here)", 0},
+    {"hosts", KEY_HOSTS, "HOST,...", 0,
+     "Where to start them (default: here); node[0-3,7] is node0 to node3 and node7, as for Slurm", 0},
     {"ssh", KEY_SSH, "COMMAND", 0,
      "What runs a command on another host, as ssh does: it is given the host and the command (default: "
      "$BLINK_SSH, else " SSH_DEFAULT ")",
@@ -47,24 +49,6 @@ static const struct argp_option option_list[] = {
     {"node", KEY_NODE, "FIRST:COUNT:JOB:RENDEZVOUS", OPTION_HIDDEN, NULL, 0},
     {0},
 };
-
-static void take_hosts(struct argp_state *state, run_options_t *options, char *list)
-{
-    char *rest;
-    for (char *host = strtok_r(list, ",", &rest); host; host = strtok_r(NULL, ",", &rest)) {
-        if (options->host_count == RUN_HOSTS_MAX)
-            argp_error(state, "--hosts: at most %u", RUN_HOSTS_MAX);
-        if (*host == '-')
-            argp_error(state, "--hosts: \"%s\" is no host", host);
-        for (uint32_t i = 0; i < options->host_count; i++) {
-            if (strcmp(options->hosts[i], host) == 0)
-                argp_error(state, "--hosts: %s is named twice", host);
-        }
-        options->hosts[options->host_count++] = host;
-    }
-    if (options->host_count == 0)
-        argp_error(state, "--hosts: no host is named");
-}
 
 /* What the blinkrun of another host says, so that it is right unless somebody tries it out. */
 static void take_node(struct argp_state *state, run_options_t *options, char *text)
@@ -122,7 +106,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         options->rank_count = (uint32_t)argument_number(state, "-n", argument, 1, RUN_RANKS_MAX);
         return 0;
     case KEY_HOSTS:
-        take_hosts(state, options, argument);
+        run_take_hosts(state, options, argument);
         return 0;
     case KEY_SSH:
         options->ssh = argument;

@@ -26,7 +26,7 @@ typedef struct run_options {
     char **program;   /* with its arguments, and NULL at the end */
 
     /* The ranks that this process itself starts: all, or those of one host for a blinkrun on another one,
-     * which then talks over standard input (hosts.h). */
+     * which then talks over standard input (start.h). */
     bool is_node;
     uint32_t first_rank, local_count;
     const char *rendezvous;

@@ -77,36 +77,38 @@ static void refuse(struct argp_state *state, const char *option, const char *tex
                known);
 }
 
+/* Refuse a name unless it was found to be one. */
+static void require(struct argp_state *state, const char *option, const char *text, bool is_one,
+                    const char *(*name_of)(uint32_t value), const char *known)
+{
+    near_t near = near_begin(text);
+    if (is_one)
+        return;
+    near_try_values(&near, name_of);
+    refuse(state, option, text, &near, known);
+}
+
 blink_collective_t argument_collective(struct argp_state *state, const char *option, const char *text)
 {
     blink_collective_t collective = BLINK_ALLREDUCE;
-    near_t near = near_begin(text);
-    if (blink_parse_collective(text, &collective))
-        return collective;
-    near_try_values(&near, blink_name_collective);
-    refuse(state, option, text, &near, ARGUMENT_COLLECTIVES);
+    require(state, option, text, blink_parse_collective(text, &collective), blink_name_collective,
+            ARGUMENT_COLLECTIVES);
     return collective;
 }
 
 blink_algorithm_t argument_algorithm(struct argp_state *state, const char *option, const char *text)
 {
     blink_algorithm_t algorithm = BLINK_ALGORITHM_AUTO;
-    near_t near = near_begin(text);
-    if (blink_parse_algorithm(text, &algorithm))
-        return algorithm;
-    near_try_values(&near, blink_name_algorithm);
-    refuse(state, option, text, &near, ARGUMENT_ALGORITHMS);
+    require(state, option, text, blink_parse_algorithm(text, &algorithm), blink_name_algorithm,
+            ARGUMENT_ALGORITHMS);
     return algorithm;
 }
 
 blink_protocol_t argument_protocol(struct argp_state *state, const char *option, const char *text)
 {
     blink_protocol_t protocol = BLINK_PROTOCOL_SIMPLE;
-    near_t near = near_begin(text);
-    if (blink_parse_protocol(text, &protocol))
-        return protocol;
-    near_try_values(&near, blink_name_protocol);
-    refuse(state, option, text, &near, "simple, ll or ll128");
+    require(state, option, text, blink_parse_protocol(text, &protocol), blink_name_protocol,
+            "simple, ll or ll128");
     return protocol;
 }
 

@@ -111,6 +111,11 @@ class Here(RunTest):
                                 (["-n", "2", "--hosts", ",", "true"], "no host is named"),
                                 (["-n", "2", "--hosts", "a,-b", "true"], "\"-b\" is no host"),
                                 (["-n", "2", "--hosts", "a,a", "true"], "a is named twice"),
+                                (["-n", "2", "--hosts", "a[1-x]", "true"], "\"a[1-x]\": brackets have numbers"),
+                                (["-n", "2", "--hosts", "a[1", "true"], "\"a[1\": brackets have numbers"),
+                                (["-n", "2", "--hosts", "a[0-4294967295]", "true"], "brackets have numbers"),
+                                (["-n", "2", "--hosts", "a[0-2000000000]", "true"], "--hosts: at most 1024"),
+                                (["-n", "9", "--hosts", "a[0-2],a1", "true"], "a1 is named twice"),
                                 (["-n", "2", "--hosts", "localhost,b", "true"], "find the first one by its")]:
             with self.subTest(arguments=arguments):
                 run = self.start_run(*arguments)
@@ -218,6 +223,14 @@ class OtherHosts(RunTest):
         self.assertEqual(run.wait(), 0, run.describe())
         self.assertEqual(sorted(run.stdout().splitlines()),
                          [f"{rank} of 5, {local} at a" for rank, local in enumerate([0, 1, 2, 0, 1])])
+
+    def test_hosts_may_be_ranges(self):
+        ssh = self.write_file("ssh-that-names", '#!/bin/sh\necho "$1"\n')
+        os.chmod(ssh, 0o755)
+        run = self.start_run("-n", 9, "--hosts", "me@r[1-2]n[08-10,3],last", "--ssh", ssh, "true")
+        run.wait()
+        self.assertEqual(sorted(run.stdout().split()), sorted(
+            ["last"] + [f"me@r{rack}n{node}" for rack in (1, 2) for node in ("08", "09", "10", "3")]))
 
     def test_words_arrive_as_they_are(self):
         words = ["it's", "a  b", "$HOME", "`x`", "\\", "", "*", "\"", "a\nb"]

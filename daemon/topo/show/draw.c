@@ -3,9 +3,7 @@
 
 #include <math.h>
 
-/* How near to a box a link that is not its own may come. */
-#define CLEARANCE 4.0
-#define SAMPLES   32
+#define SAMPLES 32
 
 /* Pictures of more nodes are not looked at link by link. */
 #define ROUTED_NODES_MOST 400u
@@ -28,7 +26,7 @@ static topo_place_t point_of(const topo_curve_t *curve, double at)
 
 static bool meets(const topo_layout_t *layout, const topo_curve_t *curve, const topo_place_t *box)
 {
-    double wide = layout->box_width / 2 + CLEARANCE, high = TOPO_BOX_HEIGHT / 2.0 + CLEARANCE;
+    double wide = layout->box_width / 2 + TOPO_CLEARANCE, high = TOPO_BOX_HEIGHT / 2.0 + TOPO_CLEARANCE;
     for (int i = 1; i < SAMPLES; i++) {
         topo_place_t point = point_of(curve, (double)i / SAMPLES);
         if (fabs(point.x - box->x) < wide && fabs(point.y - box->y) < high)

@@ -189,12 +189,16 @@ static void widen(box_t *box, const topo_layout_t *layout, uint32_t node)
     box->bottom = fmax(box->bottom, place->y + TOPO_BOX_HEIGHT / 2.0);
 }
 
-/* How far below the devices a row is, so that the flattest link to one of its boxes passes above the next. */
+/* How far below the devices a row is, so that the flattest link to one of its boxes passes above the next,
+ * and below the next of the devices where it begins. */
 static double drop_to(const plotter_t *plotter, const topo_row_t *row, double width)
 {
     double pitch = fmax(TOPO_BOX_HEIGHT + 12, between(plotter, ROW_PITCH));
     double beside = width / row->count - plotter->layout->box_width / 2;
-    return fmax(pitch, fmin(width / 2, TOPO_BOX_HEIGHT * width / fmax(beside, 1)));
+    double beside_device = pitch_of(plotter) - plotter->layout->box_width / 2 - TOPO_CLEARANCE;
+    double flattest = fmax(TOPO_BOX_HEIGHT / fmax(beside, 1),
+                           (TOPO_BOX_HEIGHT / 2.0 + TOPO_CLEARANCE) / fmax(beside_device, 1));
+    return fmax(pitch, fmin(width / 2, flattest * width));
 }
 
 /* Put a host's nodes around (0, 0). Rows above the devices go up from the lowest, those below go down, and

@@ -9,7 +9,8 @@
 #include "topo/topo.h"
 
 #define TOPO_BOX_HEIGHT 26
-#define TOPO_MARGIN     24 /* around everything */
+#define TOPO_MARGIN     24  /* around everything */
+#define TOPO_CLEARANCE  4.0 /* how near to a box a link that is not its own may come */
 
 typedef struct topo_place {
     double x, y; /* of the box's centre; y grows downward */

@@ -63,6 +63,23 @@ static void check_links(const char *name, const topo_layout_t *layout)
     }
 }
 
+/* A link of two nodes of a host stays in the host's frame. */
+static void check_frames(const char *name, const topo_layout_t *layout)
+{
+    const topo_t *topo = layout->topo;
+    for (uint32_t i = 0; i < topo->link_count; i++) {
+        const topo_node_t *from = &topo->nodes[topo->links[i].from], *to = &topo->nodes[topo->links[i].to];
+        const topo_curve_t curve = topo_layout_route(layout, topo->links[i].from, topo->links[i].to);
+        for (uint32_t j = 0; j < layout->frame_count; j++) {
+            const topo_frame_t *frame = &layout->frames[j];
+            double low = (curve.from.y + 2 * curve.by.y + curve.to.y) / 4; /* halfway */
+            if (strcmp(from->host, frame->host) == 0 && strcmp(to->host, frame->host) == 0 &&
+                (low > frame->y + frame->height || low < frame->y))
+                fail_msg("%s: the link of %s and %s leaves its host", name, from->id, to->id);
+        }
+    }
+}
+
 static void test_nothing_stands_or_runs_on_a_box(void **state)
 {
     (void)state;
@@ -72,6 +89,7 @@ static void test_nothing_stands_or_runs_on_a_box(void **state)
         assert_int_equal(topo_layout_init(&layout, topo, 1), BLINK_OK);
         check_boxes(machines[i], &layout);
         check_links(machines[i], &layout);
+        check_frames(machines[i], &layout);
         topo_layout_fini(&layout);
         topo_destroy(topo);
     }
