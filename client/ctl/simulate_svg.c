@@ -6,6 +6,7 @@
 
 #include "names.h"
 #include "tools/human.h"
+#include "topo/text.h"
 
 #include <math.h>
 
@@ -130,17 +131,6 @@ static void draw_legend(const simulation_t *simulation, FILE *out)
     }
 }
 
-/* A name from a file, inside an element. */
-static void write_escaped(const char *text, FILE *out)
-{
-    for (; *text; text++) {
-        if (*text == '<' || *text == '&' || *text == '>')
-            fprintf(out, "&#%d;", *text);
-        else
-            putc(*text, out);
-    }
-}
-
 void simulate_draw(const simulation_t *simulation, FILE *out)
 {
     panel_t panels[] = {
@@ -154,7 +144,7 @@ void simulate_draw(const simulation_t *simulation, FILE *out)
             "fill=\"#fff\"/>\n"
             "<text x=\"%d\" y=\"20\" font-size=\"14\">%s on ",
             WIDTH, HEIGHT, WIDTH, HEIGHT, LEFT, blink_name_collective(simulation->request->collective));
-    write_escaped(simulation->topo->name, out);
+    topo_text_xml(&(topo_text_t){.file = out}, simulation->topo->name);
     fprintf(out, ", %u ranks, simulated</text>\n", simulation->request->rank_count);
     for (size_t i = 0; i < sizeof(panels) / sizeof(panels[0]); i++) {
         scale_panel(simulation, &panels[i]);

@@ -41,6 +41,12 @@ class InstallTest(IntegrationTest):
         listed = re.findall(r"^ (blink_\w+)@", (TOP / "debian/libblinkclient0.symbols").read_text(), re.M)
         self.assertEqual(sorted(listed), sorted(exported))
 
+    def test_what_building_needs_is_what_the_packages_say(self):
+        lists = re.search(r'^build_packages="(.*?)"', (TOP / "scripts/setup").read_text(), re.M | re.S)[1]
+        wanted = {name for name in lists.split() if name.endswith("-dev")} - {"libc6-dev"}
+        control = (TOP / "debian/control").read_text().split("\n\n", maxsplit=1)[0]
+        self.assertEqual(wanted - set(re.findall(r"[\w.+-]+", control)), set())
+
     def test_every_installed_file_is_in_a_package(self):
         prefix = self.install()
         lines = [line.split() for pattern in ("*.install", "not-installed")
