@@ -2,7 +2,9 @@
 #   @help PROGRAM        what it says with --help: synopsis, description, options and so on
 #   @commands PROGRAM    the same of each command that PROGRAM --help lists, one section each
 #   @settings FILE       the settings of a commented configuration file
-# and @version, so that no page falls behind its program. Programs are in the folder `bin`, files in `files`.
+#   @header FILE         what the comments of a header say, and what they are about
+# and @version, so that no page falls behind its program. Programs are in the folder `bin`, settings in `files`,
+# and headers are named from `source`, the folder of the project.
 
 function escape(text) {
     gsub(/[\\`_*#]/, "\\\\&", text)
@@ -156,6 +158,85 @@ function settings(file,    line) {
         fail(file)
 }
 
+# What of a comment was read so far is a paragraph.
+function end_words() {
+    if (words != "")
+        print parameter != "" ? "\n*" escape(parameter) "*\n\t" escape(words) : "\n" escape(words)
+    words = parameter = ""
+}
+
+# A comment's lines: paragraphs, parameters, and tables, which are indented.
+function explain(lines,    line, count, i) {
+    count = split(lines, line, "\n")
+    for (i = 1; i <= count; i++) {
+        if (match(line[i], /^@param /)) {
+            end_literal()
+            end_words()
+            match(line[i], /^@param [^ ]+(, [^ ]+)* */)
+            parameter = trim(substr(line[i], 8, RLENGTH - 7))
+            words = substr(line[i], RLENGTH + 1)
+        } else if (line[i] ~ /^  / && parameter == "") {
+            end_words()
+            literal_line(line[i])
+        } else if (line[i] == "") {
+            end_literal()
+            end_words()
+        } else {
+            end_literal()
+            if (parameter != "" && line[i] !~ /^ /)
+                end_words()
+            words = words (words == "" ? "" : " ") trim(line[i])
+        }
+    }
+    end_literal()
+    end_words()
+}
+
+# Declarations, and below them what the comment before them said. A comment without any is about a group of them.
+function end_declaration(    line, count, i) {
+    if (code != "" && said != "") {
+        count = split(code, line, "\n")
+        for (i = 1; i < count; i++)
+            literal_line(line[i])
+        end_literal()
+    }
+    if (code == "" || said != "")
+        explain(said)
+    code = said = ""
+}
+
+# A line of a comment, of which `said` has those before.
+function comment_line(line) {
+    inside = line !~ /\*\/ *$/
+    sub(/ *\*\/ *$/, "", line)
+    if (match(line, / ----( |$)/) && line ~ /^---- /) {
+        print "\n# " toupper(substr(line, 6, RSTART - 6))
+        line = ""
+    }
+    said = said (said == "" ? "" : "\n") line
+}
+
+function header(file,    line, nested) {
+    file = source "/" file
+    while ((getline line <file) > 0)
+        if (inside) {
+            sub(/^ *(\* |\*$)/, "", line)
+            comment_line(line)
+        } else if (!nested && line ~ /^\/\*/) {
+            end_declaration()
+            sub(/^\/\*\*? ?/, "", line)
+            comment_line(line)
+        } else if (line ~ /^ *$/ && !nested)
+            end_declaration()
+        else if (line !~ /^#(if|endif|include|define BLINK_[A-Z]+_H$)|^extern "C"/) {
+            code = code line "\n"
+            nested = line ~ /^typedef (struct|enum) .*\{$/ || (nested && line !~ /^\}/)
+        }
+    end_declaration()
+    if (close(file) != 0)
+        fail(file)
+}
+
 /^@help / {
     help($2)
     next
@@ -166,6 +247,10 @@ function settings(file,    line) {
 }
 /^@settings / {
     settings(files "/" $2)
+    next
+}
+/^@header / {
+    header($2)
     next
 }
 {

@@ -92,6 +92,7 @@ class InstallTest(IntegrationTest):
         prefix = self.install()
         pages = {path.stem: re.sub(r"\\(?:&|f[BIR])?", "", path.read_text())
                  for path in (prefix / "share/man").rglob("*.?")}
+        pages["blink"] = pages["blink"].replace("\\", "")
         names = sorted(program.name for program in (prefix / "bin").iterdir())
         self.assertIn("blinkd", names)
         for program in (pathlib.Path(os.environ["BLINKD"]).with_name(name) for name in names):
@@ -105,6 +106,10 @@ class InstallTest(IntegrationTest):
         self.assertIn("op_timeout_s", settings)
         for setting in settings:
             self.assertRegex(pages["blinkd.conf"], rf"(?m)^{setting} =")
+
+        for function in re.findall(r"^ +(blink_\w+);", (TOP / "client/lib/blinkclient.map").read_text(), re.M):
+            self.assertRegex(pages["blink"], rf"\b{function}\(", "blink(3) lacks a function")
+            self.assertEqual(pages[function], ".so man3/blink.3\n")
 
     def complete(self, *words):
         """What bash offers for the last word."""
