@@ -29,6 +29,9 @@ class InstallTest(IntegrationTest):
         self.assertEqual(status, 0, err)
         return pathlib.Path(prefix)
 
+    def functions(self):
+        return re.findall(r"^ +(blink_\w+);", (TOP / "client/lib/blinkclient.map").read_text(), re.M)
+
     def test_only_public_names_are_exported(self):
         library = next((self.install()).rglob("libblinkclient.so"))
         _, out, _ = self.run_command(["nm", "-D", "--defined-only", str(library)])
@@ -37,7 +40,7 @@ class InstallTest(IntegrationTest):
         self.assertEqual([name for name in names if not re.fullmatch(r"blink_\w+@@BLINK_0\.1", name)], [])
 
     def test_package_of_the_library_lists_its_names(self):
-        exported = re.findall(r"^ +(blink_\w+);", (TOP / "client/lib/blinkclient.map").read_text(), re.M)
+        exported = self.functions()
         listed = re.findall(r"^ (blink_\w+)@", (TOP / "debian/libblinkclient0.symbols").read_text(), re.M)
         self.assertEqual(sorted(listed), sorted(exported))
 
@@ -107,7 +110,7 @@ class InstallTest(IntegrationTest):
         for setting in settings:
             self.assertRegex(pages["blinkd.conf"], rf"(?m)^{setting} =")
 
-        for function in re.findall(r"^ +(blink_\w+);", (TOP / "client/lib/blinkclient.map").read_text(), re.M):
+        for function in self.functions():
             self.assertRegex(pages["blink"], rf"\b{function}\(", "blink(3) lacks a function")
             self.assertEqual(pages[function], ".so man3/blink.3\n")
 

@@ -75,7 +75,8 @@ class WordsTest(IntegrationTest):
         words = ["-n", "1", "--ssh", "--sshh", "--no-prefix", "echo", "--rnks"]
         status, out, err = self.run_command([BLINKRUN, *words])
         self.assertEqual((status, out), (0, "--rnks\n"), err)
-        self.assertEqual(self.plan("--topol", "dgx1v", "--rank", "0-3"), self.plan("-t", "dgx1v", "-r", "0-3"))
+        self.assertEqual(self.plan("--topol", "dgx1v", "--rank", "0-3"),
+                         self.plan("-t", "dgx1v", "-r", "0-3"))
 
     def test_a_daemon_that_cannot_make_its_socket_says_which_flag_helps(self):
         err = self.refused(BLINKD, "--socket", NO_DAEMON, "--devices", "host:2", status=1)
