@@ -9,6 +9,9 @@
 #define LONG_S     1.0
 #define ASKED_MOST 8u
 
+/* How long the answers of a sample may take before the next one is thought to be of another run. */
+#define ANSWERS_S 0.5
+
 /* ---- asking ---- */
 
 static blink_result_t ask(const ctl_options_t *options, query_t *query, Blinkwire__QueryKind kind,
@@ -29,9 +32,12 @@ static blink_result_t ask_all(const ctl_options_t *options, query_t *query, top_
     return BLINK_OK;
 }
 
-static double up_s(const top_sample_t *sample)
+/* Whether the daemon has run on between two samples: it has then been up for longer by the time between them,
+ * but for how long its answers took. */
+static bool is_same_run(const top_sample_t *before, const top_sample_t *sample)
 {
-    return sample->status->query->status->uptime_s;
+    double grown = sample->status->query->status->uptime_s - before->status->query->status->uptime_s;
+    return grown > 0 && grown > sample->at_s - before->at_s - ANSWERS_S;
 }
 
 /* ---- rates ---- */
@@ -248,10 +254,10 @@ blink_result_t top_sample_take(const ctl_options_t *options, query_t *query, con
 {
     *sample = (top_sample_t){0};
     blink_result_t result = ask_all(options, query, sample);
-    /* Another run of the daemon counts anew. */
-    if (result == BLINK_OK && before && up_s(sample) < up_s(before))
-        before = NULL;
     sample->at_s = (double)clock_us() / 1e6;
+    /* Another run of the daemon counts anew. */
+    if (result == BLINK_OK && before && !is_same_run(before, sample))
+        before = NULL;
     double seconds = before ? sample->at_s - before->at_s : 0;
     if (result == BLINK_OK)
         result = collect_jobs(sample, before, seconds);
