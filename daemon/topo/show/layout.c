@@ -17,7 +17,7 @@
 #define SQUARE_WIDTH   96.0 /* of a quad, between boxes */
 #define SQUARE_HEIGHT  118.0
 #define SQUARE_GAP     110.0 /* between quads */
-#define FRAME_ROOM     20.0  /* around the boxes of a host */
+#define FRAME_ROOM     30.0  /* around the boxes of a host, also for links that go around boxes */
 #define FRAME_HEAD     20.0  /* for the host's name */
 #define HOST_GAP       34.0
 #define ASPECT         1.5 /* of the picture, where hosts allow it */
