@@ -1,8 +1,10 @@
 """What programs call themselves, their jobs and their communicators, and where that is shown."""
+import json
 import os
+from xml.etree import ElementTree
 
 import raw
-from harness import IntegrationTest, new_id
+from harness import BLINKCTL, IntegrationTest, new_id
 
 SHORT = "allreduce:100:float32:sum"
 #: What launchers set, whoever starts the test.
@@ -101,6 +103,29 @@ class LabelTest(IntegrationTest):
         self.assertEqual(self.show_first_comm(daemon)["name"], "%s%n??" + "n" * 57)
         [job] = [client["job"] for client in self.ctl_json(daemon, "clients")["clients"]]
         self.assertEqual(job, "?[2J" + "j" * 59)
+
+    def test_names_in_pictures_are_what_they_are_in_the_file(self):
+        odd = "g\"0\\<&>{}|'\u00e9"
+        links = [{"from": odd, "to": "gpu1", "GBps": 25, "kind": "nvlink", "duplex": True}]
+        nodes = [{"id": name, "kind": "gpu", "host": "h<\"&"} for name in (odd, "gpu1")]
+        topology = self.write_file("odd.json", json.dumps(
+            {"schema": "blink-topology/1", "name": "<" + odd, "nodes": nodes, "links": links}))
+        pictures = [os.path.join(self.directory(), name) for name in ("plan.svg", "simulation.svg")]
+
+        def written(*words):
+            status, out, err = self.run_command([BLINKCTL, *words])
+            self.assertEqual((status, err), (0, ""))
+            return out
+
+        self.assertEqual(json.loads(written("topology", topology, "-f", "json"))["nodes"][0]["id"], odd)
+        written("plan", "-t", topology, "--svg", pictures[0])
+        written("simulate", "-t", topology, "-e", "1K", "--svg", pictures[1])
+        roots = [ElementTree.parse(picture).getroot() for picture in pictures]
+        for root in [ElementTree.fromstring(written("topology", topology, "-f", "svg")), *roots]:
+            self.assertIn(odd, "".join(root.itertext()))
+        quoted = odd.replace("\\", "\\\\").replace('"', '\\"')
+        for graph in (written("topology", topology, "-f", "dot"), written("plan", "-t", topology, "--dot")):
+            self.assertIn(f'"{quoted}"', graph)
 
     def test_who_names_the_job(self):
         daemon = self.daemon()

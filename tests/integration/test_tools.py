@@ -98,6 +98,15 @@ class ToolsTest(IntegrationTest):
             self.assertEqual((status, out), (3, ""), err)
             self.assertIn("/nonexistent/blinkd.sock", err)
 
+    def test_a_pipe_that_closes_ends_what_prints_into_it(self):
+        daemon = self.daemon()
+        for words in [[BLINKCTL, "links", "--watch=0.05"], [BLINKCTL, "top", "--json", "--delay", "0.25"],
+                      [BLINK_PERF, "allreduce", "--ranks", "2", "-b", "1K", "-e", "4M"]]:
+            with self.subTest(words=words):
+                command = " ".join([*words, "--socket", daemon.socket, "| head -n 1"])
+                status, out, err = self.run_command(["sh", "-c", command])
+                self.assertEqual((status, len(out.splitlines()), err), (0, 1, ""))
+
     def test_the_socket_may_come_from_the_environment(self):
         daemon = self.daemon()
         status, out, _ = self.run_command([BLINKCTL, "status", "--json"],

@@ -4,6 +4,7 @@
 #include "ranks/threads.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,8 @@ static int reap(pid_t *pids, uint32_t count, int options, uint32_t *left)
             failure = WEXITSTATUS(status);
         } else {
             failure = PERF_EXIT_FAILED;
+            if (WTERMSIG(status) == SIGPIPE)
+                continue; /* who read what it prints has gone, and knows */
             fprintf(stderr, "blink-perf: rank %u was ended by signal %d (%s)\n", rank, WTERMSIG(status),
                     strsignal(WTERMSIG(status)));
         }
