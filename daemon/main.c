@@ -2,7 +2,7 @@
  * blinkd: flags, settings, devices, and then the server until a signal. With GPU_WORKER_FLAG the same program
  * is the GPU worker.
  */
-#include "base/log.h"
+#include "base/events.h"
 #include "config.h"
 #include "control/server.h"
 #include "exec/host/pace.h"
@@ -223,7 +223,9 @@ static blink_result_t serve(settings_t *settings)
     blink_result_t result = server_create(&config, &server);
     if (result == BLINK_OK) {
         machine_describe(&machine, devices, sizeof(devices));
-        LOG_INFO("blinkd %s: %s, %s", BLINK_VERSION, devices, settings->socket);
+        const event_of_t started = {
+            .kind = EVENT_DAEMON_STARTED, .uid = EVENT_OF_NOBODY, .subject = "blinkd " BLINK_VERSION};
+        event_log(&started, LOG_LEVEL_INFO, "%s, %s", devices, settings->socket);
         if (settings->pace_scale > 0)
             LOG_INFO("links are paced at %g of their capacity", settings->pace_scale);
         sd_notifyf(0, "READY=1\nSTATUS=%s", devices);

@@ -25,6 +25,7 @@ typedef blink_result_t ctl_run_t(int argc, char **argv, ctl_options_t *options);
 
 ctl_run_t ctl_status, ctl_version;                                     /* show.c */
 ctl_run_t ctl_devices, ctl_comms, ctl_clients, ctl_tenants, ctl_nodes; /* list/lists.c */
+ctl_run_t ctl_events;                                                  /* list/events.c */
 ctl_run_t ctl_links;                                                   /* list/links.c */
 ctl_run_t ctl_key;                                                     /* key.c */
 ctl_run_t ctl_topology;                                                /* topology.c */

@@ -27,7 +27,8 @@ static const command_t commands[] = {
     {"plan", ctl_plan, true},       {"simulate", ctl_simulate, true}, {"explain", ctl_explain, true},
     {"tenants", ctl_tenants, true}, {"nodes", ctl_nodes, true},       {"key", ctl_key, false},
     {"top", ctl_top, true},         {"web", ctl_web, true},           {"metrics", ctl_metrics, true},
-    {"ops", ctl_ops, true},         {"record", ctl_record, true},     {"version", ctl_version, true},
+    {"ops", ctl_ops, true},         {"events", ctl_events, true},     {"record", ctl_record, true},
+    {"version", ctl_version, true},
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
@@ -162,6 +163,7 @@ static const char DOC[] =
     "  tenants    what users make the daemon keep, and may\n"
     "  nodes      the daemons of the cluster that it knows\n"
     "  ops        the last ops of a communicator, and those under way\n"
+    "  events     what has happened on this host\n"
     "  record     write the ops of running jobs to a trace, for simulate\n"
     "  metrics    what the daemon counts, for Prometheus and its like\n"
     "  key        make the key that the daemons of a cluster share\n"

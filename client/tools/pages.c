@@ -44,6 +44,7 @@ blink_result_t pages_append(Blinkwire__QueryReply *answer, Blinkwire__QueryReply
     BLINK_TRY(append(&answer->links, &answer->n_links, &page->links, &page->n_links));
     BLINK_TRY(append(&answer->comms, &answer->n_comms, &page->comms, &page->n_comms));
     BLINK_TRY(append(&answer->ops, &answer->n_ops, &page->ops, &page->n_ops));
+    BLINK_TRY(append(&answer->events, &answer->n_events, &page->events, &page->n_events));
     BLINK_TRY(append(&answer->hosts, &answer->n_hosts, &page->hosts, &page->n_hosts));
     BLINK_TRY(append(&answer->tenants, &answer->n_tenants, &page->tenants, &page->n_tenants));
     return append(&answer->clients, &answer->n_clients, &page->clients, &page->n_clients);

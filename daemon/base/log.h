@@ -7,6 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Of what a caller writes, so much is sure to fit into a line. */
+#define LOG_TEXT_BYTES 512
+
 typedef enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG } log_level_t;
 
 /* Process-wide, set once before threads start: the least important level still printed, and whether lines go

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOG_TEXT_BYTES 512
-
 static void log_withheld(const tenant_t *tenant, uint32_t count)
 {
     if (count > 0)
@@ -27,6 +25,20 @@ void tenant_log(tenant_t *tenant, log_level_t level, const char *format, ...)
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     log_message(level, "%s", text);
+}
+
+void tenant_event(tenant_t *tenant, event_kind_t kind, uint32_t comm, const char *subject, log_level_t level,
+                  const char *format, ...)
+{
+    uint32_t withheld_count;
+    va_list arguments;
+    if (!log_budget_spend(&tenant->log, clock_ns(), &withheld_count))
+        return;
+    log_withheld(tenant, withheld_count);
+    const event_of_t of = {.kind = kind, .uid = tenant->uid, .comm = comm, .subject = subject};
+    va_start(arguments, format);
+    event_vlog(&of, level, format, arguments);
+    va_end(arguments);
 }
 
 void tenants_init(tenants_t *tenants, const budget_limit_t limits[BUDGET_KINDS])

@@ -14,6 +14,7 @@
 
 #include "base/bag.h"
 #include "base/budget.h"
+#include "base/events.h"
 #include "base/fair.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -86,5 +87,10 @@ void tenant_put(tenant_t *tenant);
  * next line is preceded by the number. */
 void tenant_log(tenant_t *tenant, log_level_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* An event of the tenant's, as long as the same budget lasts: logged as "SUBJECT: TEXT" and remembered. The
+ * communicator's number is 0 for none. */
+void tenant_event(tenant_t *tenant, event_kind_t kind, uint32_t comm, const char *subject, log_level_t level,
+                  const char *format, ...) __attribute__((format(printf, 6, 7)));
 
 #endif

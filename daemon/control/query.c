@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/counter.h"
+#include "base/events.h"
 #include "control/comms/describe.h"
 #include "control/comms/ops.h"
 #include "control/gpus.h"
@@ -315,6 +316,45 @@ static void answer_hosts(page_t *page)
     send_page(page, &body);
 }
 
+/* ---- events ---- */
+
+#define PAGE_EVENTS 32u
+
+static void describe_event(const event_t *event, Blinkwire__Event *described)
+{
+    blinkwire__event__init(described);
+    described->number = event->number;
+    described->time_us = event->time_us;
+    described->kind = (char *)(uintptr_t)event_kind_name(event->kind);
+    described->level = (char *)(uintptr_t)log_level_name(event->level);
+    described->is_of_user = event->uid != EVENT_OF_NOBODY;
+    described->uid = described->is_of_user ? (uint32_t)event->uid : 0;
+    described->comm = event->comm;
+    described->subject = (char *)(uintptr_t)event->subject;
+    described->text = (char *)(uintptr_t)event->text;
+}
+
+/* A page's number is that of the event before it, which is newer. */
+static void answer_events(page_t *page)
+{
+    Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
+    event_t events[PAGE_EVENTS];
+    Blinkwire__Event described[PAGE_EVENTS], *pointers[PAGE_EVENTS];
+    uint32_t count = events_copy(page->number, events, PAGE_EVENTS);
+    const view_t *view = page->view;
+    body.events = pointers;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!view->all && events[i].uid != EVENT_OF_NOBODY && events[i].uid != (int64_t)view->tenant->uid)
+            continue;
+        describe_event(&events[i], &described[body.n_events]);
+        pointers[body.n_events] = &described[body.n_events];
+        body.n_events++;
+    }
+    body.next_page = count == PAGE_EVENTS ? events[count - 1].number : 0;
+    page->steps = PAGE_STEPS;
+    send_page(page, &body);
+}
+
 void query_answer(const asker_t *asker, const Blinkwire__Query *query)
 {
     control_t *control = asker->view.control;
@@ -349,6 +389,9 @@ void query_answer(const asker_t *asker, const Blinkwire__Query *query)
         return;
     case BLINKWIRE__QUERY_KIND__HOSTS:
         answer_hosts(&page);
+        return;
+    case BLINKWIRE__QUERY_KIND__EVENTS:
+        answer_events(&page);
         return;
     default:
         asker_fail(asker, BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "unknown query %d", (int)query->kind));

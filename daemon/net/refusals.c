@@ -1,6 +1,9 @@
 #include "net/refusals.h"
 
 #include "base/clock.h"
+#include "base/events.h"
+
+#include <stdio.h>
 
 #define NS_PER_LINE UINT64_C(1000000000)
 
@@ -37,13 +40,15 @@ bool refusals_may_log(refusals_t *refusals, const net_address_t *address, uint64
 
 void refusals_log(refusals_t *refusals, const net_address_t *address, const char *why)
 {
-    char text[ADDRESS_TEXT_BYTES];
+    char text[ADDRESS_TEXT_BYTES], subject[EVENT_SUBJECT_BYTES];
     uint32_t withheld_count;
     if (!refusals_may_log(refusals, address, clock_ns(), &withheld_count))
         return;
     address_write(address, text);
+    snprintf(subject, sizeof(subject), "refused %s", text);
+    const event_of_t of = {.kind = EVENT_HOST_REFUSED, .uid = EVENT_OF_NOBODY, .subject = subject};
     if (withheld_count > 0)
-        LOG_WARNING("refused %s: %s (withheld about this address before: %u)", text, why, withheld_count);
+        event_log(&of, LOG_LEVEL_WARNING, "%s (withheld about this address before: %u)", why, withheld_count);
     else
-        LOG_WARNING("refused %s: %s", text, why);
+        event_log(&of, LOG_LEVEL_WARNING, "%s", why);
 }

@@ -1,6 +1,6 @@
 #include "net/session.h"
 
-#include "base/log.h"
+#include "base/events.h"
 #include "names.h"
 
 #include <stdio.h>
@@ -140,6 +140,15 @@ static void leave(net_session_t *session, blink_result_t code, char *text)
     uv_timer_start(&session->timer, on_left, LEAVING_MS, 0);
 }
 
+static void log_event(const net_session_t *session, event_kind_t kind, log_level_t level, const char *what)
+{
+    char address[ADDRESS_TEXT_BYTES], subject[EVENT_SUBJECT_BYTES];
+    address_write(&session->address, address);
+    snprintf(subject, sizeof(subject), "host %s (%s)", session->peer.host, address);
+    const event_of_t of = {.kind = kind, .uid = EVENT_OF_NOBODY, .subject = subject};
+    event_log(&of, level, "%s", what);
+}
+
 static void log_end(net_session_t *session, bool was_open, blink_result_t code, const char *why)
 {
     char address[ADDRESS_TEXT_BYTES];
@@ -148,10 +157,8 @@ static void log_end(net_session_t *session, bool was_open, blink_result_t code, 
         LOG_DEBUG("%s: %s", address, why); /* who dials is told, and logs it */
     else if (!was_open)
         refusals_log(&session->net->refusals, &session->address, why);
-    else if (code == BLINK_OK)
-        LOG_INFO("host %s (%s): %s", session->peer.host, address, why);
     else
-        LOG_WARNING("host %s (%s): %s", session->peer.host, address, why);
+        log_event(session, EVENT_HOST_GONE, code == BLINK_OK ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING, why);
 }
 
 /* The code with this thread's error text. */
@@ -280,15 +287,14 @@ static void open_session(net_session_t *session)
 {
     net_t *net = session->net;
     uint64_t tick_ms = net->timeout_ms / TICKS_PER_TIMEOUT;
-    char address[ADDRESS_TEXT_BYTES];
-    address_write(&session->address, address);
+    char what[EVENT_TEXT_BYTES];
     session->state = SESSION_OPEN;
     net->open_count++;
     uncount(session);
     stream_allow(session->stream, MESSAGE_MOST_BYTES);
     uv_timer_start(&session->timer, on_tick, tick_ms, tick_ms);
-    LOG_INFO("host %s (%s): session open, blinkd %s", session->peer.host, address,
-             session->peer.daemon_version);
+    snprintf(what, sizeof(what), "session open, blinkd %s", session->peer.daemon_version);
+    log_event(session, EVENT_HOST_CAME, LOG_LEVEL_INFO, what);
     net->handler->opened(net->context, session);
     net_dial_t *dial = session->dial; /* unless it was cancelled */
     session->dial = NULL;

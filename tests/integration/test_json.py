@@ -66,8 +66,8 @@ class JsonTest(IntegrationTest):
         for rank in ranks:
             rank.wait_for_step("at-gate")
         [comm] = self.ctl_json(daemon, "comms")["comms"]
-        names = "status devices links comms clients tenants nodes version topology plan explain".split()
-        self.check_all(daemon, [(f"blink-{name}/1", name) for name in names] +
+        names = "status devices links comms clients tenants nodes events version topology plan explain"
+        self.check_all(daemon, [(f"blink-{name}/1", name) for name in names.split()] +
                        [("blink-explain-comm/1", f"explain --comm {comm['comm']}"),
                         ("blink-ops/1", f"ops {comm['comm']}"),
                         ("blink-top/1", "top --once --delay 0.25"),

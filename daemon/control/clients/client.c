@@ -122,8 +122,9 @@ blink_result_t client_create(control_t *control, connection_t *connection, tenan
         free(client);
         return result;
     }
-    tenant_log(tenant, LOG_LEVEL_INFO, "client %u: %s (pid %d, user %u%s%s)", client->number, client->program,
-               client->pid, tenant->uid, *client->job ? ", job " : "", client->job);
+    snprintf(client->title, sizeof(client->title), "client %u", client->number);
+    tenant_event(tenant, EVENT_CLIENT_CAME, 0, client->title, LOG_LEVEL_INFO, "%s (pid %d, user %u%s%s)",
+                 client->program, client->pid, tenant->uid, *client->job ? ", job " : "", client->job);
     *created = client;
     return BLINK_OK;
 }
@@ -134,7 +135,7 @@ blink_result_t client_create(control_t *control, connection_t *connection, tenan
 static void client_free(client_t *client)
 {
     engine_done_t left = client->left;
-    tenant_log(client->tenant, LOG_LEVEL_INFO, "client %u: gone", client->number);
+    tenant_event(client->tenant, EVENT_CLIENT_GONE, 0, client->title, LOG_LEVEL_INFO, "gone");
     account_credit(&client->tenant->account, BUDGET_CLIENTS, 1);
     unlist(client);
     table_fini(&client->region_numbers);

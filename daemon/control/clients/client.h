@@ -14,6 +14,8 @@
 /* What the client's process gets: ring, doorbell and completion event. */
 #define CLIENT_FDS 3
 
+#define CLIENT_TITLE_BYTES 24
+
 typedef struct client {
     control_t *control;
     list_t link;                  /* on control->clients */
@@ -23,6 +25,7 @@ typedef struct client {
     engine_client_t *engine;
     uint32_t number;
     pid_t pid;
+    char title[CLIENT_TITLE_BYTES]; /* "client 3" */
     char program[LABEL_BYTES], job[LABEL_BYTES];
     bool leaving;   /* the connection has ended; the engine forgets the client, or has forgotten it */
     bool releasing; /* and has done so: the memory is given back, `leave` being the slices of that */

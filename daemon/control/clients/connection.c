@@ -285,11 +285,20 @@ void connection_reply_ok(connection_t *connection, uint64_t id)
     connection_send(connection, &reply, NULL, 0);
 }
 
-void connection_reply_error(connection_t *connection, uint64_t id, blink_result_t code)
+static void send_error(connection_t *connection, uint64_t id, blink_result_t code)
 {
     error_reply_t made;
     error_reply_make(&made, id, code);
     connection_send(connection, &made.reply, NULL, 0);
+}
+
+void connection_reply_error(connection_t *connection, uint64_t id, blink_result_t code)
+{
+    char subject[PEER_SUBJECT_BYTES];
+    if (code == BLINK_ERR_QUOTA)
+        tenant_event(connection->tenant, EVENT_QUOTA_REFUSED, 0, peer_subject(&connection->peer, subject),
+                     LOG_LEVEL_DEBUG, "%s", blink_error_text());
+    send_error(connection, id, code);
 }
 
 /* If that takes no waiting. */
@@ -313,9 +322,11 @@ void connection_refuse(int fd, blink_result_t code)
 
 void connection_fail(connection_t *connection, uint64_t id, blink_result_t code)
 {
-    tenant_log(connection->tenant, LOG_LEVEL_INFO, "pid %d: %s", connection->peer.pid, blink_error_text());
+    char subject[PEER_SUBJECT_BYTES];
+    tenant_event(connection->tenant, EVENT_CLIENT_REFUSED, 0, peer_subject(&connection->peer, subject),
+                 LOG_LEVEL_INFO, "%s", blink_error_text());
     connection->draining = true;
-    connection_reply_error(connection, id, code);
+    send_error(connection, id, code);
 }
 
 void connection_end(connection_t *connection)

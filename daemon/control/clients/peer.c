@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -96,6 +97,12 @@ blink_result_t peer_watch(peer_t *peer, uv_loop_t *loop, int socket_fd, void (*e
     peer->poll.data = peer;
     uv_poll_start(&peer->poll, UV_READABLE, on_readable);
     return BLINK_OK;
+}
+
+const char *peer_subject(const peer_t *peer, char text[PEER_SUBJECT_BYTES])
+{
+    snprintf(text, PEER_SUBJECT_BYTES, "pid %d", (int)peer->pid);
+    return text;
 }
 
 void peer_ignore(peer_t *peer)

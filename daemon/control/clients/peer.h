@@ -32,6 +32,11 @@ blink_result_t peer_watch(peer_t *peer, uv_loop_t *loop, int socket_fd, void (*e
 /* Whether the process was in the group when it connected. What cannot be found out is not so. */
 bool peer_is_member(const peer_t *peer, int socket_fd, gid_t group);
 
+#define PEER_SUBJECT_BYTES 32
+
+/* "pid 71", for events. Returns `text`. */
+const char *peer_subject(const peer_t *peer, char text[PEER_SUBJECT_BYTES]);
+
 /* Hear nothing more of it. */
 void peer_ignore(peer_t *peer);
 

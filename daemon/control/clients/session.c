@@ -181,7 +181,9 @@ void session_start(control_t *control, int fd)
         return;
     }
     if (admit(control, tenant, &peer, fd, &session) != BLINK_OK) {
-        tenant_log(tenant, LOG_LEVEL_WARNING, "pid %d: not connected: %s", peer.pid, blink_error_text());
+        char subject[PEER_SUBJECT_BYTES];
+        tenant_event(tenant, EVENT_CLIENT_REFUSED, 0, peer_subject(&peer, subject), LOG_LEVEL_WARNING,
+                     "not connected: %s", blink_error_text());
         tenant_put(tenant);
         return;
     }

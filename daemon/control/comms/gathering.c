@@ -184,8 +184,8 @@ blink_result_t gathering_complete(roster_t *roster, fabric_t *fabric, const engi
         roster_end_gathering(roster);
     roster->state = ROSTER_READY;
     turns_count(&control->turns, roster->rank_count);
-    tenant_log(roster->tenant, LOG_LEVEL_INFO, "%s: %u ranks, algorithm %s", roster->title,
-               roster->rank_count, blink_name_algorithm(roster->algorithm));
+    tenant_event(roster->tenant, EVENT_COMM_MADE, roster->number, roster->title, LOG_LEVEL_INFO,
+                 "%u ranks, algorithm %s", roster->rank_count, blink_name_algorithm(roster->algorithm));
     LIST_FOR_EACH (link, &roster->joined)
         reply_joined(CONTAINER_OF(link, member_t, of_joined), remote != NULL);
     arm_gathering_timer(control->rosters);

@@ -309,7 +309,7 @@ void roster_end_if_left(roster_t *roster)
         return;
     if (roster->is_named)
         rendezvous_comm_ended(roster->control->rendezvous, roster->comm);
-    tenant_log(roster->tenant, LOG_LEVEL_INFO, "%s: ended", roster->title);
+    tenant_event(roster->tenant, EVENT_COMM_ENDED, roster->number, roster->title, LOG_LEVEL_INFO, "ended");
     roster_free(roster);
 }
 

@@ -65,8 +65,10 @@ void comm_end(engine_comm_t *comm, comm_ender_t ender, blink_result_t reason, co
         return;
     comm->end_reason = reason;
     snprintf(comm->end_text, sizeof(comm->end_text), "%s", text);
-    LOG_INFO("%s: %s", comm->title, text);
-    record_log(comm);
+    const event_of_t lost = {
+        .kind = EVENT_COMM_LOST, .uid = comm->uid, .comm = comm->comm, .subject = comm->title};
+    event_log(&lost, LOG_LEVEL_INFO, "%s", text);
+    record_log(comm, &lost);
     sweep_begin(comm);
     if (ender == ENDED_BY_ENGINE)
         mailbox_post(comm->engine->config.control, &comm->ended_item);
@@ -374,6 +376,7 @@ static void comm_init(engine_comm_t *comm, engine_t *engine, const engine_comm_c
     comm->comm = config->comm;
     snprintf(comm->title, sizeof(comm->title), "%s", config->title);
     comm->tenant = config->tenant;
+    comm->uid = config->tenant->uid;
     comm->plan_uses.account = &config->tenant->account;
     history_init(&comm->history, &config->tenant->account, config->member_count);
     comm->rank_count = config->rank_count;

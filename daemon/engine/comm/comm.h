@@ -23,6 +23,7 @@ struct engine_comm {
     uint32_t comm; /* number */
     char title[COMM_TITLE_BYTES];
     tenant_t *tenant; /* not followed after the last rank has left */
+    uid_t uid;        /* the tenant's */
     uint32_t rank_count;
     uint32_t member_count; /* ranks of this host */
     blink_algorithm_t algorithm;

@@ -157,7 +157,7 @@ static void name_missing(const comm_op_t *op, char text[RANKS_TEXT_BYTES])
     }
 }
 
-static void log_oldest(const comm_op_t *op)
+static void log_oldest(const comm_op_t *op, const event_of_t *lost)
 {
     static const char *const doing[] = {
         [DOING_ENDED] = "has ended",           [DOING_GATHERING] = "waits for ops before it",
@@ -167,22 +167,24 @@ static void log_oldest(const comm_op_t *op)
     char missing[RANKS_TEXT_BYTES], rest[RANKS_TEXT_BYTES + 32];
     name_missing(op, missing);
     snprintf(rest, sizeof(rest), "%s%s", *missing ? "lacks rank " : doing[doing_of(op)], missing);
-    LOG_INFO("%s: its oldest op is %s %lu of %lu bytes, begun %.6g s ago, to which %u of %u ranks here have "
-             "come: it %s",
-             op->comm->title, collective_op_name(op->signature.opcode), (unsigned long)op->sequence,
-             (unsigned long)op->shape.payload_bytes, (double)(clock_us() - op->began_us) / 1e6,
-             op->submitted_count, op->entry_count, rest);
+    event_log(
+        lost, LOG_LEVEL_INFO,
+        "its oldest op is %s %lu of %lu bytes, begun %.6g s ago, to which %u of %u ranks here have come: "
+        "it %s",
+        collective_op_name(op->signature.opcode), (unsigned long)op->sequence,
+        (unsigned long)op->shape.payload_bytes, (double)(clock_us() - op->began_us) / 1e6,
+        op->submitted_count, op->entry_count, rest);
 }
 
-void record_log(const engine_comm_t *comm)
+void record_log(const engine_comm_t *comm, const event_of_t *lost)
 {
     const history_t *history = &comm->history;
     const comm_op_t *oldest = LIST_FIRST(&comm->ops, comm_op_t, of_comm);
     const op_record_t *last = history->total > 0 ? history_get(history, history->total - 1) : NULL;
     if (oldest)
-        log_oldest(oldest);
+        log_oldest(oldest, lost);
     if (last)
-        LOG_INFO("%s: its last op to end was %s %lu of %lu bytes, %.6g s ago", comm->title,
-                 collective_op_name(last->opcode), (unsigned long)last->sequence,
-                 (unsigned long)last->payload_bytes, (double)(clock_us() - last->ended_us) / 1e6);
+        event_log(lost, LOG_LEVEL_INFO, "its last op to end was %s %lu of %lu bytes, %.6g s ago",
+                  collective_op_name(last->opcode), (unsigned long)last->sequence,
+                  (unsigned long)last->payload_bytes, (double)(clock_us() - last->ended_us) / 1e6);
 }

@@ -5,12 +5,14 @@
 #ifndef BLINK_ENGINE_RECORD_H
 #define BLINK_ENGINE_RECORD_H
 
+#include "base/events.h"
 #include "engine/op/op.h"
 
 /* The op has just ended: remember it. */
 void record_ended(const comm_op_t *op);
 
-/* Log what the communicator's oldest op waits for, and which op was the last to end. */
-void record_log(const engine_comm_t *comm);
+/* Say in events that the communicator is lost what its oldest op waits for, and which op was the last to
+ * end. */
+void record_log(const engine_comm_t *comm, const event_of_t *lost);
 
 #endif

@@ -1,7 +1,7 @@
 #include "net/data/endpoint.h"
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/events.h"
 #include "net/data/source.h"
 #include "net/data/verbs/verbs.h"
 
@@ -42,7 +42,10 @@ static void on_connected(void *context)
     endpoint->vain_rounds = 0;
     /* Relaxed: as above. */
     atomic_store_explicit(&endpoint->by, (int)endpoint->transport->calls->by, memory_order_relaxed);
-    LOG_INFO("host %s: data connections open%s", endpoint->peer, endpoint->round > 0 ? " again" : "");
+    char subject[EVENT_SUBJECT_BYTES];
+    snprintf(subject, sizeof(subject), "host %s", endpoint->peer);
+    const event_of_t of = {.kind = EVENT_DATA_OPEN, .uid = EVENT_OF_NOBODY, .subject = subject};
+    event_log(&of, LOG_LEVEL_INFO, "data connections open%s", endpoint->round > 0 ? " again" : "");
     endpoint_busy(endpoint);
 }
 

@@ -2,7 +2,7 @@
 #include "net/data/endpoint.h"
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/events.h"
 
 #include <stdio.h>
 
@@ -172,8 +172,10 @@ static void break_connections(data_endpoint_t *endpoint, uint32_t round, blink_r
                                  endpoint->failures, (unsigned)(FAILING_NS / 1000000000)));
         return;
     }
-    LOG_WARNING("host %s: data connections have failed, and are made again: %s", endpoint->peer,
-                endpoint->why);
+    char subject[EVENT_SUBJECT_BYTES];
+    snprintf(subject, sizeof(subject), "host %s", endpoint->peer);
+    const event_of_t of = {.kind = EVENT_DATA_LOST, .uid = EVENT_OF_NOBODY, .subject = subject};
+    event_log(&of, LOG_LEVEL_WARNING, "data connections have failed, and are made again: %s", endpoint->why);
     begin_round(endpoint, round);
 }
 

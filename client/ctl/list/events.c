@@ -1,0 +1,77 @@
+/* blinkctl events: what has happened on the host, the newest first. */
+#include "ctl/list/listing.h"
+
+#include <time.h>
+
+#define TIME_BYTES 32
+#define US_PER_S   1000000u
+
+static size_t event_count(const Blinkwire__QueryReply *query)
+{
+    return query->n_events;
+}
+
+static json_t *event_json(const Blinkwire__QueryReply *query, size_t i)
+{
+    const Blinkwire__Event *event = query->events[i];
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "event", (json_int_t)event->number,
+                     "time_us", (json_int_t)event->time_us, "kind", ctl_json_text(event->kind), "level",
+                     ctl_json_text(event->level), "uid",
+                     event->is_of_user ? json_integer(event->uid) : json_null(), "comm",
+                     event->comm > 0 ? json_integer(event->comm) : json_null(), "subject",
+                     ctl_json_text(event->subject), "text", ctl_json_text(event->text));
+}
+
+/* By the clock of who looks. */
+static const char *time_text(uint64_t time_us, char text[TIME_BYTES])
+{
+    time_t seconds = (time_t)(time_us / US_PER_S);
+    struct tm local;
+    size_t used = localtime_r(&seconds, &local) ? strftime(text, TIME_BYTES, "%F %T", &local) : 0;
+    snprintf(text + used, TIME_BYTES - used, ".%03u", (unsigned)(time_us % US_PER_S / 1000));
+    return text;
+}
+
+static void event_row(const Blinkwire__QueryReply *query, size_t i, table_t *table)
+{
+    const Blinkwire__Event *event = query->events[i];
+    char text[TIME_BYTES];
+    table_cell(table, "%s", time_text(event->time_us, text));
+    table_cell(table, "%s", event->kind);
+    if (event->is_of_user)
+        table_cell(table, "%u", event->uid);
+    else
+        table_cell(table, "-");
+    table_cell(table, "%s", event->subject);
+    table_cell(table, "%s", event->text);
+}
+
+static bool event_shows(const Blinkwire__QueryReply *query, size_t i, const filter_t *filter)
+{
+    const Blinkwire__Event *event = query->events[i];
+    return (filter->comm == 0 || event->comm == filter->comm) &&
+           (!filter->has_user || (event->is_of_user && event->uid == filter->user));
+}
+
+blink_result_t ctl_events(int argc, char **argv, ctl_options_t *options)
+{
+    static const char *const headers[] = {"time", "kind", "uid", "subject", "what has happened"};
+    static const char *const sorts[] = {"event", "kind", "uid", "comm", "subject", NULL};
+    static const listing_t listing = {
+        .name = "events",
+        .doc =
+            "Show what has happened on the host, the newest first: clients and communicators that came and "
+            "went, communicators that were lost, and why, what was refused, other hosts, and the GPU "
+            "worker. The daemon remembers the last 512 events, of each user at most 128.",
+        .kind = BLINKWIRE__QUERY_KIND__EVENTS,
+        .alignment = "llrll",
+        .headers = headers,
+        .sorts = sorts,
+        .count = event_count,
+        .json = event_json,
+        .row = event_row,
+        .by_comm = true,
+        .by_user = true,
+        .shows = event_shows};
+    return listing_run(&listing, argc, argv, options);
+}

@@ -1,0 +1,115 @@
+#include "base/events.h"
+
+#include "base/list.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct remembered {
+    list_t link; /* on memory.all, the oldest first */
+    event_t event;
+} remembered_t;
+
+/* As the log's configuration, the one of its process. */
+static struct {
+    pthread_mutex_t lock; /* guards all of it */
+    list_t all;
+    uint32_t used;
+    uint64_t last_number;
+    remembered_t events[EVENTS_MOST];
+} memory = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = {&memory.all, &memory.all}};
+
+const char *event_kind_name(event_kind_t kind)
+{
+    static const char *const names[] = {
+        [EVENT_DAEMON_STARTED] = "daemon-started",
+        [EVENT_CLIENT_CAME] = "client-came",
+        [EVENT_CLIENT_GONE] = "client-gone",
+        [EVENT_CLIENT_REFUSED] = "client-refused",
+        [EVENT_QUOTA_REFUSED] = "quota-refused",
+        [EVENT_COMM_MADE] = "comm-made",
+        [EVENT_COMM_LOST] = "comm-lost",
+        [EVENT_COMM_ENDED] = "comm-ended",
+        [EVENT_HOST_CAME] = "host-came",
+        [EVENT_HOST_GONE] = "host-gone",
+        [EVENT_HOST_REFUSED] = "host-refused",
+        [EVENT_DATA_OPEN] = "data-open",
+        [EVENT_DATA_LOST] = "data-lost",
+        [EVENT_GPU_WORKER_STARTED] = "gpu-worker-started",
+        [EVENT_GPU_WORKER_LOST] = "gpu-worker-lost",
+    };
+    return names[kind];
+}
+
+/* The one that a new event of this user takes the place of: the user's oldest, if the user has as many as a
+ * user may, else one that was never used, else the oldest of all. */
+static remembered_t *choose_place(int64_t uid)
+{
+    remembered_t *oldest = NULL;
+    uint32_t count = 0;
+    LIST_FOR_EACH (link, &memory.all) {
+        remembered_t *one = CONTAINER_OF(link, remembered_t, link);
+        if (one->event.uid == uid && count++ == 0)
+            oldest = one;
+    }
+    if (uid != EVENT_OF_NOBODY && count >= EVENTS_OF_USER)
+        return oldest;
+    if (memory.used < EVENTS_MOST) {
+        list_init(&memory.events[memory.used].link);
+        return &memory.events[memory.used++];
+    }
+    return LIST_FIRST(&memory.all, remembered_t, link);
+}
+
+static void remember(const event_of_t *of, log_level_t level, const char *text)
+{
+    struct timespec now;
+    pthread_mutex_lock(&memory.lock);
+    clock_gettime(CLOCK_REALTIME, &now);
+    remembered_t *place = choose_place(of->uid);
+    list_remove(&place->link);
+    event_t *event = &place->event;
+    event->number = ++memory.last_number;
+    event->time_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+    event->kind = of->kind;
+    event->level = level;
+    event->uid = of->uid;
+    event->comm = of->comm;
+    snprintf(event->subject, sizeof(event->subject), "%s", of->subject);
+    snprintf(event->text, sizeof(event->text), "%s", text);
+    list_append(&memory.all, &place->link);
+    pthread_mutex_unlock(&memory.lock);
+}
+
+void event_vlog(const event_of_t *of, log_level_t level, const char *format, va_list arguments)
+{
+    char text[LOG_TEXT_BYTES];
+    vsnprintf(text, sizeof(text), format, arguments);
+    log_message(level, "%s: %s", of->subject, text);
+    remember(of, level, text);
+}
+
+void event_log(const event_of_t *of, log_level_t level, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    event_vlog(of, level, format, arguments);
+    va_end(arguments);
+}
+
+uint32_t events_copy(uint64_t before, event_t *events, uint32_t most)
+{
+    uint32_t count = 0;
+    pthread_mutex_lock(&memory.lock);
+    for (const list_t *link = memory.all.previous; link != &memory.all && count < most;
+         link = link->previous) {
+        const event_t *event = &CONTAINER_OF(link, remembered_t, link)->event;
+        if (before == 0 || event->number < before)
+            events[count++] = *event;
+    }
+    pthread_mutex_unlock(&memory.lock);
+    return count;
+}
