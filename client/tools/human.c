@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 const char *human_number(double value, char text[HUMAN_BYTES])
 {
@@ -74,5 +75,14 @@ const char *human_bar(double share, unsigned width, char text[HUMAN_BYTES])
     memset(text, '.', width);
     memset(text, '#', (size_t)filled);
     text[width] = '\0';
+    return text;
+}
+
+const char *human_time(uint64_t time_us, char text[HUMAN_BYTES])
+{
+    time_t seconds = (time_t)(time_us / 1000000);
+    struct tm local;
+    size_t used = localtime_r(&seconds, &local) ? strftime(text, HUMAN_BYTES, "%F %T", &local) : 0;
+    snprintf(text + used, HUMAN_BYTES - used, ".%03u", (unsigned)(time_us / 1000 % 1000));
     return text;
 }

@@ -28,4 +28,7 @@ const char *human_duration(double seconds, char text[HUMAN_BYTES]);
 /** A share of 1 as a bar of `width` characters, "###.......", of at most HUMAN_BYTES - 1. Returns `text`. */
 const char *human_bar(double share, unsigned width, char text[HUMAN_BYTES]);
 
+/** "2026-11-29 01:47:54.503": a time since 1970, in this process's time zone. Returns `text`. */
+const char *human_time(uint64_t time_us, char text[HUMAN_BYTES]);
+
 #endif

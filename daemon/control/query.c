@@ -335,7 +335,7 @@ static void describe_event(const event_t *event, Blinkwire__Event *described)
 }
 
 /* A page's number is that of the event before it, which is newer. */
-static void answer_events(page_t *page)
+static void answer_events(page_t *page, uint32_t most)
 {
     Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
     event_t events[PAGE_EVENTS];
@@ -350,7 +350,8 @@ static void answer_events(page_t *page)
         pointers[body.n_events] = &described[body.n_events];
         body.n_events++;
     }
-    body.next_page = count == PAGE_EVENTS ? events[count - 1].number : 0;
+    bool is_enough = most > 0 && body.n_events >= most;
+    body.next_page = count == PAGE_EVENTS && !is_enough ? events[count - 1].number : 0;
     page->steps = PAGE_STEPS;
     send_page(page, &body);
 }
@@ -391,7 +392,7 @@ void query_answer(const asker_t *asker, const Blinkwire__Query *query)
         answer_hosts(&page);
         return;
     case BLINKWIRE__QUERY_KIND__EVENTS:
-        answer_events(&page);
+        answer_events(&page, query->events_most);
         return;
     default:
         asker_fail(asker, BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "unknown query %d", (int)query->kind));

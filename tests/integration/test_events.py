@@ -45,6 +45,8 @@ class EventsTest(IntegrationTest):
                          {(os.geteuid(), "communicator 1")})
         self.assertRegex(self.ctl(daemon, "events"),
                          r"(?m)^[\d-]+ [\d:.]+ +comm-lost +\d+ +communicator 1 +its last op ")
+        shown = self.ctl(daemon, "top", "--once")
+        self.assertRegex(shown, r"(?m)^[\d-]+ [\d:.]+ +comm-lost +communicator 1 +its oldest op is ")
         self.assertEqual(daemon.stderr(), "")
 
     def test_what_a_limit_refuses_is_an_event(self):

@@ -60,6 +60,7 @@ class WebTest(IntegrationTest):
         self.assertNotRegex(page, r"(src|href)=", "the page loads something")
         state = json.loads(self.get(address + "top.json")[2])
         self.assertEqual((state["schema"], state["comms"][0]["rank_count"]), ("blink-top/1", 3))
+        self.assertEqual(state["events"][-1]["kind"], "daemon-started")
         for picture in ["topology.svg", "topology.svg?comm=1", "plan.svg?comm=1"]:
             status, headers, text = self.get(address + picture)
             self.assertEqual((status, headers["Content-Type"]), (200, "image/svg+xml"), text)

@@ -1,10 +1,7 @@
 /* blinkctl events: what has happened on the host, the newest first. */
 #include "ctl/list/listing.h"
 
-#include <time.h>
-
-#define TIME_BYTES 32
-#define US_PER_S   1000000u
+#include "tools/human.h"
 
 static size_t event_count(const Blinkwire__QueryReply *query)
 {
@@ -22,21 +19,11 @@ static json_t *event_json(const Blinkwire__QueryReply *query, size_t i)
                      ctl_json_text(event->subject), "text", ctl_json_text(event->text));
 }
 
-/* By the clock of who looks. */
-static const char *time_text(uint64_t time_us, char text[TIME_BYTES])
-{
-    time_t seconds = (time_t)(time_us / US_PER_S);
-    struct tm local;
-    size_t used = localtime_r(&seconds, &local) ? strftime(text, TIME_BYTES, "%F %T", &local) : 0;
-    snprintf(text + used, TIME_BYTES - used, ".%03u", (unsigned)(time_us % US_PER_S / 1000));
-    return text;
-}
-
 static void event_row(const Blinkwire__QueryReply *query, size_t i, table_t *table)
 {
     const Blinkwire__Event *event = query->events[i];
-    char text[TIME_BYTES];
-    table_cell(table, "%s", time_text(event->time_us, text));
+    char text[HUMAN_BYTES];
+    table_cell(table, "%s", human_time(event->time_us, text));
     table_cell(table, "%s", event->kind);
     if (event->is_of_user)
         table_cell(table, "%u", event->uid);

@@ -12,6 +12,9 @@
 /* How long the answers of a sample may take before the next one is thought to be of another run. */
 #define ANSWERS_S 0.5
 
+/* Of events so many are enough for a screen. */
+#define EVENTS_SHOWN 20u
+
 /* ---- asking ---- */
 
 static blink_result_t ask(const ctl_options_t *options, query_t *query, Blinkwire__QueryKind kind,
@@ -21,12 +24,23 @@ static blink_result_t ask(const ctl_options_t *options, query_t *query, Blinkwir
     return query_ask_for(query, &question, reply);
 }
 
+static blink_result_t ask_events(const ctl_options_t *options, query_t *query, Blinkwire__Reply **reply)
+{
+    Blinkwire__Query question = ctl_question(options, BLINKWIRE__QUERY_KIND__EVENTS);
+    question.events_most = EVENTS_SHOWN;
+    blink_result_t result = query_ask_for(query, &question, reply);
+    if (result != BLINK_OK)
+        *reply = NULL;
+    return result == BLINK_ERR_UNSUPPORTED ? BLINK_OK : result;
+}
+
 static blink_result_t ask_all(const ctl_options_t *options, query_t *query, top_sample_t *sample)
 {
     BLINK_TRY(ask(options, query, BLINKWIRE__QUERY_KIND__STATUS, &sample->status));
     BLINK_TRY(ask(options, query, BLINKWIRE__QUERY_KIND__CLIENTS, &sample->clients));
     BLINK_TRY(ask(options, query, BLINKWIRE__QUERY_KIND__COMMS, &sample->comms));
     BLINK_TRY(ask(options, query, BLINKWIRE__QUERY_KIND__LINKS, &sample->links));
+    BLINK_TRY(ask_events(options, query, &sample->events));
     if (!sample->status->query->status)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon's answer has no status");
     return BLINK_OK;
@@ -274,7 +288,8 @@ blink_result_t top_sample_take(const ctl_options_t *options, query_t *query, con
 
 void top_sample_free(top_sample_t *sample)
 {
-    Blinkwire__Reply *const replies[] = {sample->status, sample->clients, sample->comms, sample->links};
+    Blinkwire__Reply *const replies[] = {sample->status, sample->clients, sample->comms, sample->links,
+                                         sample->events};
     for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++)
         if (replies[i])
             blinkwire__reply__free_unpacked(replies[i], NULL);

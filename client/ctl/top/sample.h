@@ -46,6 +46,7 @@ typedef enum top_sort { TOP_BY_RATE, TOP_BY_TOTAL, TOP_BY_NAME, TOP_SORT_COUNT }
 typedef struct top_sample {
     double at_s; /* of a clock that only goes forward */
     Blinkwire__Reply *status, *clients, *comms, *links;
+    Blinkwire__Reply *events; /* the newest, first; NULL: the daemon is older than events are */
     VEC(top_job_t) jobs;
     VEC(top_comm_t) comm_rows;
     VEC(top_link_t) pairs;
@@ -56,6 +57,12 @@ typedef struct top_sample {
 blink_result_t top_sample_take(const ctl_options_t *options, query_t *query, const top_sample_t *before,
                                top_sample_t *sample);
 void top_sample_free(top_sample_t *sample);
+
+/* Of what the sample has of events. */
+static inline size_t top_event_count(const top_sample_t *sample)
+{
+    return sample->events ? sample->events->query->n_events : 0;
+}
 
 /* Most first, or by name: users and jobs, communicators, ends of links. */
 void top_sample_sort(top_sample_t *sample, top_sort_t sort);

@@ -80,8 +80,8 @@ static void draw_line(int at, attr_t attributes, const char *text)
     wear(A_NORMAL);
 }
 
-/* How many lines each part has: a third of them, less where it has fewer, and what is left over goes to the
- * one that the keys scroll, and to the others in turn. */
+/* How many lines each part has: as many as each other, less where it has fewer, and what is left over goes to
+ * the one that the keys scroll, and to the others in turn. */
 static void share_lines(const top_view_t *view, int lines, int share[TOP_PART_COUNT])
 {
     int left = lines > 0 ? lines : 0, fair = left / TOP_PART_COUNT;

@@ -139,6 +139,21 @@ static table_t *table_of_links(const top_sample_t *sample, bool wide)
     return table;
 }
 
+static table_t *table_of_events(const top_sample_t *sample)
+{
+    static const char *const headers[] = {"EVENT AT", "KIND", "SUBJECT", "WHAT HAS HAPPENED"};
+    char text[HUMAN_BYTES];
+    table_t *table = table_create("llll", headers);
+    for (size_t i = 0; i < top_event_count(sample); i++) {
+        const Blinkwire__Event *event = sample->events->query->events[i];
+        table_cell(table, "%s", human_time(event->time_us, text));
+        table_cell(table, "%s", event->kind);
+        table_cell(table, "%s", event->subject);
+        table_cell(table, "%s", event->text);
+    }
+    return table;
+}
+
 static table_t *table_of(const top_sample_t *sample, top_part_t part, bool wide)
 {
     switch (part) {
@@ -146,6 +161,8 @@ static table_t *table_of(const top_sample_t *sample, top_part_t part, bool wide)
         return table_of_jobs(sample);
     case TOP_COMMS:
         return table_of_comms(sample, wide);
+    case TOP_EVENTS:
+        return table_of_events(sample);
     default:
         return table_of_links(sample, wide);
     }
@@ -158,12 +175,20 @@ static top_tone_t tone_of_comm(const top_comm_t *row)
     return strcmp(row->comm->state, "aborted") == 0 || *row->awaits ? TOP_BAD : TOP_PLAIN;
 }
 
+/* What was lost or refused. */
+static top_tone_t tone_of_event(const Blinkwire__Event *event)
+{
+    return strstr(event->kind, "-lost") || strstr(event->kind, "-refused") ? TOP_BAD : TOP_PLAIN;
+}
+
 static top_tone_t tone_of(const top_sample_t *sample, top_part_t part, size_t row)
 {
     if (part == TOP_COMMS)
         return tone_of_comm(&sample->comm_rows.items[row]);
     if (part == TOP_LINKS && top_link_busy(&sample->pairs.items[row]) >= BUSY_SHARE)
         return TOP_BUSY;
+    if (part == TOP_EVENTS)
+        return tone_of_event(sample->events->query->events[row]);
     return TOP_PLAIN;
 }
 

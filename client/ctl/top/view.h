@@ -14,7 +14,7 @@ typedef struct top_line {
     top_tone_t tone;
 } top_line_t;
 
-typedef enum top_part { TOP_JOBS, TOP_COMMS, TOP_LINKS, TOP_PART_COUNT } top_part_t;
+typedef enum top_part { TOP_JOBS, TOP_COMMS, TOP_LINKS, TOP_EVENTS, TOP_PART_COUNT } top_part_t;
 
 typedef struct top_view {
     char *status;                          /* one line of the daemon and its totals */
