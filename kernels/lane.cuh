@@ -194,7 +194,7 @@ LANE_FUNCTION bool step_wait(const lane_abi_run_t &run, const moment_t &moment)
             return false;
     }
     if (moment.by_switch && thread_index() < moment.step.wait_count)
-        switch_fence();
+        fence_aliases();
     return true;
 }
 
@@ -204,7 +204,7 @@ LANE_FUNCTION void step_signal(const lane_abi_run_t &run, const moment_t &moment
     const lane_abi_signal_t *signals =
         list_at<lane_abi_signal_t>(run.program, moment.program->signals_offset);
     if (moment.by_switch && thread_index() < moment.step.signal_count)
-        switch_fence();
+        fence_aliases();
     for (uint32_t i = thread_index(); i < moment.step.signal_count; i += BLOCK_THREADS) {
         const lane_abi_signal_t signal = signals[moment.step.signal_first + i];
         if (signal.announces_data && moment.program->protocol != BLINK_PROTOCOL_SIMPLE)

@@ -192,6 +192,15 @@ LANE_FUNCTION void store_line(uint64_t address, const line_part_t &part)
     store_flagged(address, vector_t{part.words[0], part.words[1]});
 }
 
+/* Between accesses of one place by two addresses: a full fence of the system. Where there are no switches
+ * nothing comes here. */
+LANE_FUNCTION void fence_aliases(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.alias;" : : : "memory");
+#endif
+}
+
 #else
 
 #include <sched.h>
@@ -328,6 +337,19 @@ LANE_FUNCTION void store_line(uint64_t address, const line_part_t &part)
         __atomic_store_n((uint64_t *)(address + 8 * i), part.words[i], __ATOMIC_RELAXED);
     store_release(address + LINE_DATA_BYTES, part.words[LINE_WORDS - 1]);
 }
+
+/* One of the places that a switch reaches at once. */
+template <class unit_t> LANE_FUNCTION unit_t load_place(uint64_t address)
+{
+    return *(const unit_t *)address;
+}
+
+template <class unit_t> LANE_FUNCTION void store_place(uint64_t address, unit_t unit)
+{
+    *(unit_t *)address = unit;
+}
+
+LANE_FUNCTION void fence_aliases(void) {}
 
 #endif
 

@@ -147,14 +147,6 @@ LANE_FUNCTION void switch_store(uint64_t address, uint32_t unit)
 
 #endif
 
-/* Before the instructions there are no kernels that come here. */
-LANE_FUNCTION void switch_fence(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("fence.proxy.alias;" : : : "memory");
-#endif
-}
-
 #else
 
 #include "host_kernels.h"
@@ -169,7 +161,7 @@ template <class reducing, class unit_t> LANE_FUNCTION unit_t switch_combine(uint
     for (uint32_t w = 0; w < shape::WORDS; w++)
         reducing::begin(&sums[w * reducing::VALUES]);
     for (uint32_t i = 0; i < count; i++) {
-        shape::open(*(const unit_t *)places[i], words);
+        shape::open(load_place<unit_t>(places[i]), words);
         for (uint32_t w = 0; w < shape::WORDS; w++)
             reducing::add(&sums[w * reducing::VALUES], words[w]);
     }
@@ -188,10 +180,8 @@ template <class unit_t> LANE_FUNCTION void switch_store(uint64_t address, unit_t
     uint64_t places[LANE_ABI_RANKS_MAX];
     uint32_t count = host_switch_places(address, places);
     for (uint32_t i = 0; i < count; i++)
-        *(unit_t *)places[i] = unit;
+        store_place(places[i], unit);
 }
-
-LANE_FUNCTION void switch_fence(void) {}
 
 #endif
 

@@ -1,7 +1,9 @@
 """The memory model of PTX: which outcomes of a litmus test it allows.
 
 Takes straight-line tests in the format of Dat3M: ld, st, add, atom, red, fence and bar.cta.sync of the
-generic proxy. The axioms are those of the chapter "Memory Consistency Model" of NVIDIA's PTX ISA manual. All
+generic proxy, and "y aliases x": y is another address of the place x. Causality joins accesses of a place by
+two addresses only where a fence.proxy.alias is on the way, and morally strong are only accesses by the same.
+The axioms are those of the chapter "Memory Consistency Model" of NVIDIA's PTX ISA manual. All
 executions of a test are gone through: from which store each load reads, and in which order morally strong
 stores to one place and fences that are sequentially consistent come.
 """
@@ -19,9 +21,10 @@ class Event:
     """What an instruction does to memory. A read-modify-write is two of them."""
     thread: int
     kind: str  # R, W, F: fence, B: barrier
-    order: str = "weak"  # weak, relaxed, acquire, release, acq_rel, sc
+    order: str = "weak"  # weak, relaxed, acquire, release, acq_rel, sc; of a fence also alias
     scope: str = "sys"
     location: str = ""
+    address: str = ""  # by which the thread has the location; the location's name, or an alias of it
     target: str = ""  # register of a load
     formula: tuple = ()  # of a store's value: a number, a register's event or an operation of two
     barrier: str = ""
@@ -31,7 +34,12 @@ class Event:
     @property
     def strong(self):
         """Whether the operation is a strong one."""
-        return self.kind == "F" or (self.kind in "RW" and self.order != "weak")
+        return self.synchronizes or (self.kind in "RW" and self.order != "weak")
+
+    @property
+    def synchronizes(self):
+        """Whether it is a fence that orders what threads do. One between aliases does not."""
+        return self.kind == "F" and self.order != "alias"
 
 
 # ---- relations over n events: a bit mask of successors for each ----
@@ -111,6 +119,7 @@ class Test:
         begin, body = body.split("}", 1)
         self.name = head.split()[1]
         self.initial = {}
+        self.aliases = {}  # address: location
         self.registers = {}
         self.events = []
         self.finals = {}  # (thread, register): formula
@@ -122,6 +131,10 @@ class Test:
 
     def read_initial(self, text):
         for item in filter(None, (part.strip() for part in text.split(";"))):
+            alias = re.fullmatch(r"(\w+)\s+aliases\s+(\w+)", item)
+            if alias:
+                self.aliases[alias.group(1)] = alias.group(2)
+                continue
             match = re.fullmatch(r"(?:P(\d+):(r\d+)|(\w+))\s*=\s*(-?\d+)", item)
             if not match:
                 raise Unsupported(item)
@@ -157,6 +170,8 @@ class Test:
 
     def add(self, event):
         event.number = len(self.events)
+        event.address = event.location
+        event.location = self.aliases.get(event.address, event.address)
         self.events.append(event)
         if event.location and event.location not in self.initial:
             raise Unsupported(f"{event.location} has no initial value")
@@ -186,6 +201,8 @@ class Test:
             self.read_atomic(thread, parts, arguments, known)
         elif parts[0] == "fence" and parts[1] in ("acq_rel", "sc"):
             self.add(Event(thread, "F", order=parts[1], scope=parts[2]))
+        elif parts == ["fence", "proxy", "alias"]:
+            self.add(Event(thread, "F", order="alias"))
         elif parts[:3] == ["bar", "cta", "sync"] and len(arguments) == 1:
             self.add(Event(thread, "B", barrier=arguments[0]))
         else:
@@ -288,8 +305,16 @@ class Model:
                 self.rmw[event.pair] |= 1 << event.number
         self.release = self.patterns("W", "release", False)
         self.acquire = inverse(self.patterns("R", "acquire", True))
+        self.by_aliases = related(events, lambda a, b: a.location == b.location != "" and
+                                  not self.is_same_address(a, b))
+        self.alias_fences = sum_of(1 << e.number for e in events if e.kind == "F" and e.order == "alias")
         self.begins = related(events, lambda a, b: b.kind == "W" and a.thread < 0 and
                               a.location == b.location)
+
+    @staticmethod
+    def is_same_address(a, b):
+        """What a location begins with is there at all of its addresses."""
+        return a.location == b.location and (a.address == b.address or a.thread < 0 or b.thread < 0)
 
     def includes(self, a, b):
         """Whether a's scope includes b's thread."""
@@ -301,7 +326,7 @@ class Model:
     def is_morally_strong(self, a, b):
         ordered = a.thread == b.thread >= 0
         scoped = a.strong and b.strong and self.includes(a, b) and self.includes(b, a)
-        overlap = a.location == b.location or not (a.location and b.location)
+        overlap = self.is_same_address(a, b) or not (a.location and b.location)
         return (ordered or scoped) and overlap
 
     def patterns(self, kind, order, backwards):
@@ -310,8 +335,8 @@ class Model:
         def test(a, b):
             before = b.number < a.number if backwards else a.number < b.number
             follows = a.thread == b.thread >= 0 and before and b.kind == kind and b.strong
-            fence = a.kind == "F"
-            access = a.kind == kind and a.order == order and a.location == b.location
+            fence = a.synchronizes
+            access = a.kind == kind and a.order == order and a.address == b.address
             return follows and (fence or access)
         result = related(self.events, test)
         for event in self.events:
@@ -347,7 +372,14 @@ class Model:
             fences[first] = sum_of(1 << later for later in order[i + 1:]) & self.strong[first]
         po = or_same(self.po)
         base = union(closure(then(then(po, union(sync, fences, self.bars)), po)), self.po)
+        base = self.preserved(base)
         return fences, union(base, then(observed, base))
+
+    def preserved(self, base):
+        """What is left of causality among accesses by aliases: what goes by a fence between them."""
+        fenced = then([mask & self.alias_fences for mask in base], base)
+        return [mask & ~apart | mask & through
+                for mask, apart, through in zip(base, self.by_aliases, fenced)]
 
     def is_legal(self, rf, order):
         fences, cause = self.causes(rf, order)

@@ -116,6 +116,32 @@ LANE_FUNCTION void store_vector(uint64_t address, vector_t value)
     views_store_weak(address + 8, value.high);
 }
 
+/* Each rank's place, by the address of all of them. The scenarios have places of 8 bytes. */
+template <class unit_t> LANE_FUNCTION unit_t load_place(uint64_t)
+{
+    abort();
+}
+
+template <> uint64_t load_place<uint64_t>(uint64_t address)
+{
+    return views_load_alias(address);
+}
+
+template <class unit_t> LANE_FUNCTION void store_place(uint64_t, unit_t)
+{
+    abort();
+}
+
+LANE_FUNCTION void store_place(uint64_t address, uint64_t unit)
+{
+    views_store_alias(address, unit);
+}
+
+LANE_FUNCTION void fence_aliases(void)
+{
+    views_fence_aliases();
+}
+
 LANE_FUNCTION uint64_t load_word(uint64_t address, uint32_t bytes)
 {
     if (address % 8 != 0 || (bytes != 0 && bytes != 8))

@@ -7,16 +7,13 @@
 
 #include <string.h>
 
-/* No program here has a switch. */
-uint32_t (*host_switch_places)(uint64_t address, uint64_t *places);
-
 static uint64_t awaited_epoch(void)
 {
     return frame.epoch;
 }
 
 #define RANKS_MAX 3u
-#define STEPS_MAX 4u
+#define STEPS_MAX 5u
 #define LIST_MAX  12u
 #define SLOTS_MAX 2u
 
@@ -53,6 +50,11 @@ static struct flat_binding {
 
 static lane_abi_run_t run;
 static lane_world_t world;
+
+static uint32_t lane_count(void)
+{
+    return world.shape == LANE_SWITCHED ? 3 : world.ranks;
+}
 
 static uint64_t address_of(uint32_t word)
 {
@@ -181,6 +183,37 @@ static void build_exchange(void)
     }
 }
 
+/* Inputs are at edge 0 of each rank, and sums at edge 1. Rank 0 has the step of the switch, in the lane that
+ * copies to and from its own slots; rank 1 has a lane for either. */
+static void build_switched(void)
+{
+    step_begin(0);
+    step_src(LANE_ABI_INPUT, 0, 0);
+    step_dst(LANE_ABI_SCRATCH, 0, 0);
+    step_begin(0);
+    step_src(LANE_ABI_SWITCH, 0, 0);
+    step_src(LANE_ABI_SWITCH, 1, 0);
+    step_dst(LANE_ABI_SWITCH, 0, 1);
+    step_dst(LANE_ABI_SWITCH, 1, 1);
+    step_awaits(LANE_ABI_FULL, 0, 0);
+    step_awaits(LANE_ABI_FREE, 0, 1);
+    step_signals(LANE_ABI_FULL, 1, 0);
+    step_signals(LANE_ABI_FREE, 1, 1);
+    step_begin(0);
+    step_src(LANE_ABI_SCRATCH, 0, 1);
+    step_dst(LANE_ABI_OUTPUT, 0, 0);
+    step_begin(1);
+    step_src(LANE_ABI_INPUT, 1, 0);
+    step_dst(LANE_ABI_SCRATCH, 1, 0);
+    step_awaits(LANE_ABI_FREE, 1, 1);
+    step_signals(LANE_ABI_FULL, 0, 0);
+    step_begin(2);
+    step_src(LANE_ABI_SCRATCH, 1, 1);
+    step_dst(LANE_ABI_OUTPUT, 1, 0);
+    step_awaits(LANE_ABI_FULL, 1, 0);
+    step_signals(LANE_ABI_FREE, 0, 1);
+}
+
 static bool is_of_result(uint32_t rank)
 {
     return world.shape == LANE_CHAIN     ? rank > 0
@@ -196,6 +229,20 @@ static uint64_t result_of(uint32_t word)
     return sum;
 }
 
+/* ---- the switch ---- */
+
+/* Where it finds the scratch of all ranks: nothing else is there. */
+#define SWITCH_ADDRESS (UINT64_C(5) << 40)
+
+static uint32_t find_places(uint64_t address, uint64_t *places)
+{
+    for (uint32_t rank = 0; rank < world.ranks; rank++)
+        places[rank] = word_of_rank(rank, SCRATCH_AT) + address - SWITCH_ADDRESS;
+    return world.ranks;
+}
+
+uint32_t (*host_switch_places)(uint64_t address, uint64_t *places) = find_places;
+
 /* ---- their binding, and the run ---- */
 
 template <class item_t> static uint32_t offset_in(const void *block, const item_t *item)
@@ -207,15 +254,15 @@ static void build(void)
 {
     flat = flat_program{};
     flat.program.protocol = world.protocol;
-    flat.program.lane_count = world.ranks;
+    flat.program.lane_count = lane_count();
     flat.program.lanes_offset = offset_in(&flat, flat.lanes);
     flat.program.steps_offset = offset_in(&flat, flat.steps);
     flat.program.operands_offset = offset_in(&flat, flat.operands);
     flat.program.waits_offset = offset_in(&flat, flat.waits);
     flat.program.signals_offset = offset_in(&flat, flat.signals);
-    for (uint32_t rank = 0; rank < world.ranks; rank++)
-        flat.lanes[rank].rank = rank;
-    static void (*const builders[])(void) = {build_chain, build_meeting, build_exchange};
+    for (uint32_t lane = 0; lane < lane_count(); lane++)
+        flat.lanes[lane].rank = lane < world.ranks ? lane : world.ranks - 1;
+    static void (*const builders[])(void) = {build_chain, build_meeting, build_exchange, build_switched};
     builders[world.shape]();
 }
 
@@ -250,9 +297,10 @@ static void begin_run(void)
     run.semaphore_base = SEMAPHORE_BASE;
     run.epoch_base = EPOCH_BASE;
     run.wait_limit_ns = UINT64_MAX;
-    run.lane_count = world.ranks;
+    run.lane_count = lane_count();
     run.divisor = 1;
     run.rank_count = world.ranks;
+    run.by_switch = world.shape == LANE_SWITCHED ? SWITCH_ADDRESS : 0;
     for (uint32_t rank = 0; rank < world.ranks; rank++) {
         run.sent_ranks[rank].input = word_of_rank(rank, INPUT_AT);
         run.sent_ranks[rank].output = word_of_rank(rank, OUTPUT_AT);
@@ -291,18 +339,29 @@ static void set_up_rank(uint32_t rank)
     }
 }
 
-/* The slots of an edge, in which an earlier run has left something. */
-static void set_up_slots(uint32_t edge)
+/* The slots of an edge at a rank, in which an earlier run has left something. */
+static void set_up_slots(uint32_t edge, uint32_t rank)
 {
     static const uint32_t LINE = VIEWS_LINE_WORDS;
-    const uint32_t receivers[] = {edge + 1, world.ranks - 1, 1 - edge}; /* by shape */
     uint32_t first = SCRATCH_AT + edge * SLOTS_MAX * LINE;
     for (uint32_t i = 0; i < world.slots * LINE; i++) {
-        uint64_t address = word_of_rank(receivers[world.shape], first + i);
+        uint64_t address = word_of_rank(rank, first + i);
         *(uint64_t *)address = (uint64_t)EPOCH_BASE << 32 | 0xbadu;
-        views_word("slot", 100 * edge + i, address, 8,
+        views_word("slot", 100 * edge + 20 * rank + i, address, 8,
                    (world.chunks - i / LINE + world.slots - 1) / world.slots);
     }
+}
+
+static void set_up_edges(void)
+{
+    for (uint32_t edge = 0; world.shape == LANE_CHAIN && edge < world.ranks - 1; edge++)
+        set_up_slots(edge, edge + 1);
+    for (uint32_t edge = 0; world.shape == LANE_MEETING && edge < world.ranks - 1; edge++)
+        set_up_slots(edge, world.ranks - 1);
+    for (uint32_t edge = 0; world.shape == LANE_EXCHANGE && edge < 2; edge++)
+        set_up_slots(edge, 1 - edge);
+    for (uint32_t place = 0; world.shape == LANE_SWITCHED && place < 4; place++)
+        set_up_slots(place / 2, place % 2);
 }
 
 static void set_up(void)
@@ -311,12 +370,11 @@ static void set_up(void)
         set_up_output(rank);
     for (uint32_t rank = 0; rank < world.ranks; rank++)
         set_up_rank(rank);
-    for (uint32_t edge = 0; edge < (world.shape == LANE_EXCHANGE ? 2 : world.ranks - 1); edge++)
-        set_up_slots(edge);
+    set_up_edges();
     views_word("abort", 0, (uint64_t)&control()->abort, 4, 0);
     views_word("failed", 0, (uint64_t)&control()->failed, 4, 1);
     views_word("finished", 0, (uint64_t)&control()->finished, 8, 1);
-    views_word("ended blocks", 0, address_of(COUNTER_AT), 4, world.ranks);
+    views_word("ended blocks", 0, address_of(COUNTER_AT), 4, lane_count());
     if (world.may_abort)
         views_may_become((uint64_t)&control()->abort, 1);
 }
@@ -326,11 +384,11 @@ static void set_up(void)
 static void block_main(uint32_t block)
 {
     if (world.lacks_last && block == world.ranks - 1)
-        block_end(run, block_t{block, world.ranks});
+        block_end(run, block_t{block, lane_count()});
     else if (world.shape == LANE_CHAIN)
-        block_run<copying>(run, block_t{block, world.ranks});
+        block_run<copying>(run, block_t{block, lane_count()});
     else
-        block_run<reduction<uint64_type, sum_operator>>(run, block_t{block, world.ranks});
+        block_run<reduction<uint64_type, sum_operator>>(run, block_t{block, lane_count()});
 }
 
 /* All that any block wrote comes before. */
@@ -364,7 +422,7 @@ void lane_world_walk(const lane_world_t *what, views_result_t *result)
     begin_run();
     views_scenario_t scenario = {};
     scenario.set_up = set_up;
-    scenario.block_count = world.ranks;
+    scenario.block_count = lane_count();
     scenario.block_threads = BLOCK_THREADS;
     scenario.block_main = block_main;
     scenario.host_main = host_main;

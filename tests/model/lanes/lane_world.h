@@ -14,6 +14,7 @@ typedef enum lane_shape {
     LANE_CHAIN,    /* rank 0's input goes from rank to rank, and into the output of each but rank 0 */
     LANE_MEETING,  /* the last rank adds the inputs of all */
     LANE_EXCHANGE, /* two ranks, each of which sends its input and adds the other's to it */
+    LANE_SWITCHED, /* two ranks, whose inputs a switch adds, and copies the sum to both */
 } lane_shape_t;
 
 typedef struct lane_world {

@@ -74,11 +74,22 @@ static void test_ll128_is_right_whatever_is_seen_when(void **state)
     assert_all_well(worlds, COUNT_OF(worlds));
 }
 
+static void test_a_switch_is_right_whatever_is_seen_when(void **state)
+{
+    static const lane_world_t worlds[] = {
+        {.shape = LANE_SWITCHED, .ranks = 2, .chunks = 2, .slots = 1},
+        {.shape = LANE_SWITCHED, .ranks = 2, .chunks = 2, .slots = 2},
+    };
+    (void)state;
+    assert_all_well(worlds, COUNT_OF(worlds));
+}
+
 static void test_all_lanes_end_after_an_abort_at_any_moment(void **state)
 {
     static const lane_world_t worlds[] = {
         {.shape = LANE_CHAIN, .ranks = 3, .chunks = 2, .slots = 1},
         {.shape = LANE_EXCHANGE, .ranks = 2, .chunks = 3, .slots = 2},
+        {.shape = LANE_SWITCHED, .ranks = 2, .chunks = 1, .slots = 1},
         {.protocol = BLINK_PROTOCOL_LL, .shape = LANE_CHAIN, .ranks = 2, .chunks = 2, .slots = 1},
         {.protocol = BLINK_PROTOCOL_LL128, .shape = LANE_CHAIN, .ranks = 2, .chunks = 2, .slots = 1},
     };
@@ -151,17 +162,33 @@ static void test_ll128_needs_whole_lines_and_votes(void **state)
     assert_non_null(wrong_with(robbed(BLINK_PROTOCOL_LL128, VIEWS_WARP_VOTES_ALONE, NULL)));
 }
 
+static void test_a_switch_needs_its_fences(void **state)
+{
+    lane_world_t world = robbed(BLINK_PROTOCOL_SIMPLE, VIEWS_ALIASES_UNFENCED, NULL);
+    (void)state;
+    assert_null(wrong_with(world)); /* has one address for each place */
+    world.shape = LANE_SWITCHED;
+    assert_non_null(wrong_with(world));
+    world.robbery = VIEWS_RELEASES_NOTHING;
+    world.robbed = "full";
+    assert_non_null(wrong_with(world));
+    world.robbed = "free";
+    assert_non_null(wrong_with(world));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_simple_is_right_whatever_is_seen_when),
         cmocka_unit_test(test_ll_is_right_whatever_is_seen_when),
         cmocka_unit_test(test_ll128_is_right_whatever_is_seen_when),
+        cmocka_unit_test(test_a_switch_is_right_whatever_is_seen_when),
         cmocka_unit_test(test_all_lanes_end_after_an_abort_at_any_moment),
         cmocka_unit_test(test_lanes_that_wait_for_one_that_is_lost_end_after_an_abort),
         cmocka_unit_test(test_simple_needs_all_that_orders_it),
         cmocka_unit_test(test_formats_with_flags_need_the_way_back),
         cmocka_unit_test(test_ll128_needs_whole_lines_and_votes),
+        cmocka_unit_test(test_a_switch_needs_its_fences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

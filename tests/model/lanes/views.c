@@ -42,6 +42,7 @@ static uint64_t hash_of(const message_t *message)
 {
     uint64_t hash = seen_hash(&message->knowledge, sizeof(message->knowledge));
     hash = seen_mix(hash, message->value);
+    hash = seen_mix(hash, message->by_alias);
     return seen_mix(hash, message->writer * 512u + message->moment * 2u + message->releases);
 }
 
@@ -62,6 +63,7 @@ void views_word(const char *name, uint32_t number, uint64_t address, uint32_t by
     location_t *location = &views.locations[views.location_count++];
     memset(location, 0, offsetof(location_t, messages));
     memset(location->used, 0, sizeof(location->used));
+    memset(location->used_by_alias, 0, sizeof(location->used_by_alias));
     location->name = name;
     location->number = number;
     location->bytes = bytes;
@@ -98,6 +100,8 @@ static void learn(knowledge_t *knowledge, const knowledge_t *more)
     for (uint32_t i = 0; i < VIEWS_THREADS_MAX; i++) {
         if (knowledge->moments[i] < more->moments[i])
             knowledge->moments[i] = more->moments[i];
+        if (knowledge->fenced[i] < more->fenced[i])
+            knowledge->fenced[i] = more->fenced[i];
     }
     for (uint32_t i = 0; i < views.location_count; i++) {
         if (knowledge->seen[i] < more->seen[i])
@@ -105,15 +109,17 @@ static void learn(knowledge_t *knowledge, const knowledge_t *more)
     }
 }
 
-/* Whether that moment of the other thread lies before the thread's present one. */
-static bool is_before(const thread_t *thread, uint32_t other, uint8_t moment)
+/* Whether that moment of the other thread lies before the thread's present one, for accesses of one place by
+ * one address or by two. */
+static bool is_before(const thread_t *thread, uint32_t other, uint8_t moment, bool by_two)
 {
-    return moment <= thread->knowledge.moments[other];
+    return moment <= (by_two ? thread->knowledge.fenced : thread->knowledge.moments)[other];
 }
 
-static bool is_known(const thread_t *thread, const message_t *message)
+static bool is_known(const thread_t *thread, const message_t *message, bool by_alias)
 {
-    return message->writer == NOBODY || is_before(thread, message->writer, message->moment);
+    return message->writer == NOBODY ||
+           is_before(thread, message->writer, message->moment, message->by_alias != by_alias);
 }
 
 static uint8_t next_moment(thread_t *thread)
@@ -124,27 +130,29 @@ static uint8_t next_moment(thread_t *thread)
     return moment;
 }
 
-static void use(thread_t *thread, uint32_t number)
+static void use(thread_t *thread, uint32_t number, bool by_alias)
 {
     location_t *location = &views.locations[number];
     if (thread->knowledge.seen[number] != location->count - 1)
         views_fail("a load whose value was used although another has been stored");
     location->used[views.running] = next_moment(thread);
+    location->used_by_alias[views.running] = by_alias;
 }
 
-static void store(thread_t *thread, uint32_t number, uint64_t value, bool weak, bool releases)
+typedef enum { WEAK, ALIAS, STRONG, RELEASES } manner_t; /* ALIAS: weak, by the second address */
+
+static void store(thread_t *thread, uint32_t number, uint64_t value, manner_t manner)
 {
+    static const char *const names[] = {"", ", by its alias", ", strong", ", releases"};
+    bool weak = manner <= ALIAS, by_alias = manner == ALIAS;
     location_t *location = &views.locations[number];
     views_tell("block %u thread %u: %s %u = %#llx%s\n", thread->block, thread->index, location->name,
-               location->number, (unsigned long long)value,
-               weak       ? ""
-               : releases ? ", releases"
-                          : ", strong");
+               location->number, (unsigned long long)value, names[manner]);
     for (uint32_t i = 0; i < views.thread_count; i++) {
-        if (!is_before(thread, i, location->used[i]))
+        if (!is_before(thread, i, location->used[i], location->used_by_alias[i] != by_alias))
             views_fail("a store that does not come after a load of the same place");
     }
-    if (weak && !is_known(thread, last_of(location)))
+    if (weak && !is_known(thread, last_of(location), by_alias))
         views_fail("a store that does not come after another to the same place");
     if (location->is_expected && value != location->expected)
         views_fail("a value that does not belong there is stored");
@@ -153,7 +161,8 @@ static void store(thread_t *thread, uint32_t number, uint64_t value, bool weak, 
     append(location, (message_t){.value = value,
                                  .writer = (uint8_t)views.running,
                                  .moment = moment,
-                                 .releases = releases,
+                                 .releases = manner == RELEASES,
+                                 .by_alias = by_alias,
                                  .knowledge = thread->knowledge});
 }
 
@@ -164,7 +173,7 @@ void views_notice_stores(thread_t *thread)
         uint64_t value = 0;
         memcpy(&value, location->address, location->bytes);
         if (value != last_of(location)->value)
-            store(thread, i, value, true, false);
+            store(thread, i, value, WEAK);
     }
 }
 
@@ -233,7 +242,7 @@ uint64_t views_load_acquire(uint64_t address)
 
 void views_store(uint64_t address, uint64_t value)
 {
-    store(act(), location_at(address), value, false, false);
+    store(act(), location_at(address), value, STRONG);
 }
 
 void views_store_release(uint64_t address, uint64_t value)
@@ -242,32 +251,59 @@ void views_store_release(uint64_t address, uint64_t value)
     const views_scenario_t *scenario = views.scenario;
     bool robbed = scenario->robbery == VIEWS_RELEASES_NOTHING &&
                   (!scenario->robbed || strcmp(scenario->robbed, views.locations[location].name) == 0);
-    store(act(), location, value, false, !robbed);
+    store(act(), location, value, robbed ? STRONG : RELEASES);
 }
 
-uint64_t views_load_weak(uint64_t address)
+static uint64_t load_weak(uint64_t address, bool by_alias)
 {
     thread_t *thread = act();
     uint32_t number = location_at(address);
     location_t *location = &views.locations[number];
-    if (!is_known(thread, last_of(location)))
+    if (!is_known(thread, last_of(location), by_alias))
         views_fail("a load that does not come after a store to the same place");
     uint64_t value = see(thread, number, location->count - 1, false);
-    use(thread, number);
+    use(thread, number, by_alias);
     return value;
 }
 
-void views_store_weak(uint64_t address, uint64_t value)
+static void store_weak(uint64_t address, uint64_t value, manner_t manner)
 {
     uint32_t number = location_at(address);
     thread_t *thread = act();
     memcpy(views.locations[number].address, &value, views.locations[number].bytes);
-    store(thread, number, value, true, false);
+    store(thread, number, value, manner);
+}
+
+uint64_t views_load_weak(uint64_t address)
+{
+    return load_weak(address, false);
+}
+
+void views_store_weak(uint64_t address, uint64_t value)
+{
+    store_weak(address, value, WEAK);
+}
+
+uint64_t views_load_alias(uint64_t address)
+{
+    return load_weak(address, true);
+}
+
+void views_store_alias(uint64_t address, uint64_t value)
+{
+    store_weak(address, value, ALIAS);
+}
+
+void views_fence_aliases(void)
+{
+    knowledge_t *knowledge = &act()->knowledge;
+    if (views.scenario->robbery != VIEWS_ALIASES_UNFENCED)
+        memcpy(knowledge->fenced, knowledge->moments, sizeof(knowledge->fenced));
 }
 
 void views_use(uint64_t address)
 {
-    use(self(), location_at(address));
+    use(self(), location_at(address), false);
 }
 
 uint64_t views_count(uint64_t address)
@@ -277,7 +313,7 @@ uint64_t views_count(uint64_t address)
     bool fenced = views.scenario->robbery != VIEWS_COUNTS_UNFENCED;
     stand(thread, COUNTS);
     uint64_t before = see(thread, number, views.locations[number].count - 1, fenced);
-    store(thread, number, before + 1, false, fenced);
+    store(thread, number, before + 1, fenced ? RELEASES : STRONG);
     return before;
 }
 
@@ -306,7 +342,7 @@ void views_load_line(uint64_t line, uint32_t share, uint64_t words[2], uint64_t 
     if (views.locations[first + VIEWS_LINE_WORDS - 1].messages[thread->chosen].value != awaited)
         return;
     for (uint32_t i = 0; i < 2; i++)
-        use(thread, first + 2 * share + i);
+        use(thread, first + 2 * share + i, false);
 }
 
 void views_store_line(uint64_t line, uint32_t share, const uint64_t words[2])
@@ -319,7 +355,7 @@ void views_store_line(uint64_t line, uint32_t share, const uint64_t words[2])
         return;
     block->parts = 0;
     for (uint32_t i = 0; i < VIEWS_LINE_WORDS; i++)
-        store(thread, first + i, block->stored[i], false, false);
+        store(thread, first + i, block->stored[i], STRONG);
 }
 
 /* ---- barriers ---- */

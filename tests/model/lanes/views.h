@@ -13,6 +13,9 @@
  * Weak loads and stores are wrong if they race: what a weak load returns has to be the last value, known for
  * sure, and a weak store has to come after all that others stored and read there. So they need not be steps.
  *
+ * Aliases. A place may be accessed by a second address. Accesses by one and by the other come after each
+ * other only where a fence between aliases is on the way: they race, otherwise.
+ *
  * States. A thread's local state follows from what it has read, as in explore.h; but behind a barrier of its
  * block it must not know anything of what it read before, except what lies in the block's memory. A wait is
  * entered into the state once, however often it looks in vain, and goes on when there is news.
@@ -44,6 +47,7 @@ typedef enum views_robbery {
     VIEWS_VOTES_ALONE,        /* a vote of a block returns what the thread itself has said … */
     VIEWS_WARP_VOTES_ALONE,   /* … and so does a vote of a warp */
     VIEWS_LINES_TORN,         /* a line does not arrive whole */
+    VIEWS_ALIASES_UNFENCED,   /* a fence between aliases does nothing */
 } views_robbery_t;
 
 /** What is walked through. */
@@ -93,6 +97,13 @@ uint64_t views_load_acquire(uint64_t address);
 void views_store_release(uint64_t address, uint64_t value);
 uint64_t views_load_weak(uint64_t address);
 void views_store_weak(uint64_t address, uint64_t value);
+
+/** Weak accesses by the place's second address, of which `address` is the first. */
+uint64_t views_load_alias(uint64_t address);
+void views_store_alias(uint64_t address, uint64_t value);
+
+/** What the thread knows of comes before what it does from now on, by either address. */
+void views_fence_aliases(void);
 
 /** What was loaded last from there is used, and must not be taken away. */
 void views_use(uint64_t address);

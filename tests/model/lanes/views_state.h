@@ -12,10 +12,11 @@
 #define POLLED_MAX   64u
 #define NOBODY       UINT8_MAX
 
-/* What a thread knows: of each thread how many of its moments lie before this one, and of each location the
- * oldest value that may still be seen. */
+/* What a thread knows: of each thread how many of its moments lie before this one, and how many before a
+ * fence between aliases that does, and of each location the oldest value that may still be seen. */
 typedef struct knowledge {
     uint8_t moments[VIEWS_THREADS_MAX];
+    uint8_t fenced[VIEWS_THREADS_MAX];
     uint8_t seen[VIEWS_LOCATIONS_MAX];
 } knowledge_t;
 
@@ -24,7 +25,7 @@ typedef struct message {
     uint64_t value;
     uint64_t hash;
     uint8_t writer, moment; /* of the writer; NOBODY: it was there in the beginning */
-    bool releases;
+    bool releases, by_alias;
     knowledge_t knowledge; /* of the writer */
 } message_t;
 
@@ -35,8 +36,9 @@ typedef struct location {
     bool is_expected; /* nothing but this is to be stored here: */
     uint64_t expected;
     message_t messages[MESSAGES_MAX];
-    uint32_t count, most;            /* most: that there will be */
-    uint8_t used[VIEWS_THREADS_MAX]; /* the moment of each thread's last load that it has used */
+    uint32_t count, most;                  /* most: that there will be */
+    uint8_t used[VIEWS_THREADS_MAX];       /* the moment of each thread's last load that it has used, … */
+    bool used_by_alias[VIEWS_THREADS_MAX]; /* … and by which address */
 } location_t;
 
 typedef enum {

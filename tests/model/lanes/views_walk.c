@@ -135,6 +135,7 @@ static uint64_t state_hash(void)
         const location_t *location = &views.locations[i];
         hash = seen_mix(hash, last_of(location)->hash + location->count);
         hash = seen_mix(hash, seen_hash(location->used, sizeof(location->used)));
+        hash = seen_mix(hash, seen_hash(location->used_by_alias, sizeof(location->used_by_alias)));
         for (uint32_t j = 0; j + 1 < location->count; j++)
             hash = seen_mix(hash, location->messages[j].hash);
     }
