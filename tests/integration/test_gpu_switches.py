@@ -102,7 +102,7 @@ class SwitchTest(GpuTest):
         """The first op has the result all the same; later ones have another plan."""
         daemon = self.machine(STANDIN_CUDA_FAIL=failure)
         self.assertEqual(self.chosen(daemon, "int32"), ("multicast", "local"))
-        self.assertIn("no switch reduces and copies, other plans are made from now on: " + text,
+        self.assertIn("no switch reduces and copies, other plans are made for the next 60 s: " + text,
                       daemon.stderr())
         self.assertNotIn("multicast", self.chosen(daemon, "int32"))
         daemon.check_serves()

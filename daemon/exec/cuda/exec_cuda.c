@@ -3,12 +3,14 @@
  */
 #include "exec/cuda/exec_cuda.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "error.h"
 #include "exec/cuda/grant.h"
 #include "exec/cuda/run.h"
 #include "plan/model.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +64,7 @@ bool exec_cuda_may_switch(const exec_cuda_t *exec, const uint32_t *nodes, uint32
 {
     const exec_cuda_config_t *config = &exec->config;
     uint32_t gpus = 0;
-    if (exec->refuses_switch || !switches_combine(datatype, redop, exactly))
+    if (switch_pause_holds(&exec->switch_pause, clock_us()) || !switches_combine(datatype, redop, exactly))
         return false;
     for (uint32_t i = 0; i < count; i++)
         gpus |= 1u << config->gpu_of_node[nodes[i]];
@@ -100,10 +102,13 @@ static void note_failed_object(exec_cuda_t *exec, uint32_t object, blink_result_
 /* The object is there, and no switch reaches it. */
 static void note_lacking_switch(exec_cuda_t *exec, const ring_sqe_t *sqe, const char *text)
 {
-    if (!exec->refuses_switch)
-        LOG_WARNING("GPUs 0x%x: no switch reduces and copies, other plans are made from now on: %s",
-                    sqe->root, text);
-    exec->refuses_switch = true;
+    const uint64_t now_us = clock_us();
+    const bool is_news = !switch_pause_holds(&exec->switch_pause, now_us);
+    switch_pause_begin(&exec->switch_pause, now_us);
+    if (is_news)
+        LOG_WARNING("GPUs 0x%x: no switch reduces and copies, other plans are made for the next %" PRIu64
+                    " s: %s",
+                    sqe->root, exec->switch_pause.us / 1000000, text);
     LIST_FOR_EACH (link, &exec->instances) {
         cuda_instance_t *instance = CONTAINER_OF(link, cuda_instance_t, link);
         instance->memory.lacks_switch |= instance->memory.object == sqe->member;
@@ -115,9 +120,10 @@ static void on_completion(exec_cuda_t *exec, const ring_cqe_t *cqe)
     cuda_request_t *request = (cuda_request_t *)(uintptr_t)cqe->user_data;
     cuda_instance_t *instance = request->instance;
     blink_result_t result = (blink_result_t)cqe->result;
-    bool lacks_switch = request->sqe.opcode == GPU_ALLOC && request->sqe.flags == GPU_ALLOC_SWITCH &&
-                        result == BLINK_ERR_UNSUPPORTED;
-    if (lacks_switch)
+    bool wants_switch = request->sqe.opcode == GPU_ALLOC && request->sqe.flags == GPU_ALLOC_SWITCH;
+    if (wants_switch && result == BLINK_OK)
+        switch_pause_end(&exec->switch_pause);
+    if (wants_switch && result == BLINK_ERR_UNSUPPORTED)
         note_lacking_switch(exec, &request->sqe, cqe->text);
     else if (!instance && request->object && result != BLINK_OK)
         note_failed_object(exec, request->object, result, cqe->text);
@@ -228,7 +234,7 @@ blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel)
         return result;
     }
     exec->attached = true;
-    exec->refuses_switch = false;
+    switch_pause_end(&exec->switch_pause);
     exec->unreaped = 0;
     exec->generation++;
     ring_want_event(&exec->ring);

@@ -19,8 +19,8 @@
  * it waits for another host.
  *
  * Switches. By multicast the scratch of a program is where a switch reaches it on all GPUs at once. If the
- * worker cannot have that, the program runs all the same, by the memory of its peers; but no more plans by
- * multicast are to be made (exec_cuda_may_switch()).
+ * worker cannot have that, the program runs all the same, by the memory of its peers; but for a while no more
+ * plans by multicast are to be made (exec_cuda_may_switch(), switch_pause.h).
  *
  * Everything here is the engine thread's, but shares may be made and destroyed by any, and the calls of
  * exec/wire.h may be made by any.
@@ -57,8 +57,8 @@ void exec_cuda_limit_plan(const exec_cuda_t *exec, const uint32_t *nodes, uint32
                           plan_request_t *request);
 
 /* Whether switches may combine what the ranks on these nodes of this host have: the driver says so of all
- * their GPUs, it has not refused to set it up since the worker started, and switches can do it with this type
- * and operator. `exactly`: so that the result does not depend on the order in which they do. */
+ * their GPUs, no pause holds since it has refused to set it up, and switches can do it with this type and
+ * operator. `exactly`: so that the result does not depend on the order in which they do. */
 bool exec_cuda_may_switch(const exec_cuda_t *exec, const uint32_t *nodes, uint32_t count,
                           blink_datatype_t datatype, blink_redop_t redop, bool exactly);
 

@@ -7,6 +7,7 @@
 #include "base/gpu_arena.h"
 #include "base/list.h"
 #include "exec/cuda/exec_cuda.h"
+#include "exec/cuda/switch_pause.h"
 #include "exec/instance.h"
 #include "ring.h"
 
@@ -39,8 +40,8 @@ struct exec_cuda {
     list_t
         aborted;  /* cuda_instance_t.queued: whose runs have been granted and aborted, the first one first */
     list_t ended; /* the same: whose runs have ended, until exec_poll() tells it */
-    bool refuses_switch;   /* the worker could not have memory that a switch reaches */
-    uint64_t memory_bytes; /* of the scratch of all instances, on all their GPUs */
+    switch_pause_t switch_pause; /* the worker could not have memory that a switch reaches */
+    uint64_t memory_bytes;       /* of the scratch of all instances, on all their GPUs */
     uint32_t last_object;
     uint64_t last_run;
     char lost_text[BLINK_ERROR_TEXT_BYTES]; /* why there is no worker */

@@ -1,5 +1,6 @@
 #include "exec/cuda/instance.h"
 
+#include "base/clock.h"
 #include "error.h"
 #include "exec/cuda/grant.h"
 
@@ -356,14 +357,16 @@ static blink_result_t load_memory(cuda_instance_t *instance, cuda_memory_t *memo
     return alloc_object(instance, memory, &memory->object);
 }
 
-static bool is_loaded(const cuda_memory_t *memory)
+/* A plan by multicast is made again only once memory that a switch reaches is to be tried for again. */
+static bool is_loaded(const cuda_instance_t *instance, const cuda_memory_t *memory)
 {
-    return memory->object != 0 || memory->needed_bytes == 0;
+    bool tries_again = memory->lacks_switch && !switch_pause_holds(&instance->exec->switch_pause, clock_us());
+    return memory->needed_bytes == 0 || (memory->object != 0 && !tries_again);
 }
 
 static blink_result_t load_memories(cuda_instance_t *instance)
 {
-    if (is_loaded(&instance->memory) && is_loaded(&instance->host_memory))
+    if (is_loaded(instance, &instance->memory) && is_loaded(instance, &instance->host_memory))
         return BLINK_OK;
     free_memories(instance);
     instance->rounds = 0;

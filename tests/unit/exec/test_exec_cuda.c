@@ -1,6 +1,7 @@
 /* The way to the GPU worker and back, with the test for a worker; and images of programs. */
 #include "exec/cuda/image.h"
 #include "exec/cuda/request.h"
+#include "exec/cuda/switch_pause.h"
 #include "wire_buffers.h"
 
 #include <setjmp.h>
@@ -174,6 +175,29 @@ static void test_more_ranks_than_a_host_can_have(void **state)
     assert_string_equal(blink_error_text(), "70 ranks on one host: a collective on GPUs can have 64 there");
 }
 
+static void test_switches_are_tried_again_more_and_more_seldom(void **state)
+{
+    (void)state;
+    switch_pause_t pause = {0};
+    uint64_t now_us = 5;
+    assert_false(switch_pause_holds(&pause, now_us));
+    for (uint64_t us = SWITCH_PAUSE_LEAST_US; us < SWITCH_PAUSE_MOST_US; us *= 2) {
+        switch_pause_begin(&pause, now_us);
+        switch_pause_begin(&pause, now_us + 1); /* of what was asked for at the same time */
+        assert_true(switch_pause_holds(&pause, now_us + us - 1));
+        now_us += us;
+        assert_false(switch_pause_holds(&pause, now_us));
+    }
+    for (int i = 0; i < 3; i++) {
+        switch_pause_begin(&pause, now_us);
+        now_us += SWITCH_PAUSE_MOST_US;
+        assert_false(switch_pause_holds(&pause, now_us));
+    }
+    switch_pause_end(&pause);
+    switch_pause_begin(&pause, now_us);
+    assert_false(switch_pause_holds(&pause, now_us + SWITCH_PAUSE_LEAST_US));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +205,7 @@ int main(void)
         cmocka_unit_test(test_more_bytes_than_the_arena_has),
         cmocka_unit_test(test_ranks_are_numbered_on_their_host),
         cmocka_unit_test(test_more_ranks_than_a_host_can_have),
+        cmocka_unit_test(test_switches_are_tried_again_more_and_more_seldom),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
