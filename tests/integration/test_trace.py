@@ -154,7 +154,7 @@ class TraceTest(IntegrationTest):
     def test_what_is_no_trace_is_refused(self):
         good = op(0, 1000, 2000)
         cases = [(([],), "no JSON object"),
-                 (({**HEADER, "schema": "blink-trace/2"},), '"blink-trace/2", and this blinkctl'),
+                 (({**HEADER, "schema": "blink-trace/2"},), '"blink-trace/2", and this version'),
                  (({"comms": []},), 'no "schema"'),
                  ((HEADER, END), "no op that succeeded"),
                  ((HEADER, good), 'line 2: "comm" is not the number of a communicator'),

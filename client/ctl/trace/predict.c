@@ -1,6 +1,9 @@
 #include "ctl/trace/predict.h"
 
 #include "error.h"
+#include "tools/history.h"
+
+#include <math.h>
 
 /* ---- kinds of ops ---- */
 
@@ -88,151 +91,55 @@ static blink_result_t find_kinds(const trace_t *trace, const plan_request_t *def
     return BLINK_OK;
 }
 
-/* ---- the order of what was recorded ---- */
-
-/* At one microsecond: ends of ops whose ranks had come before, then ranks that come, then ends of their ops.
- */
-typedef enum event_order { ORDER_END, ORDER_COME, ORDER_END_AT_ONCE } event_order_t;
-
-typedef struct event {
-    uint64_t at_us;
-    event_order_t order;
-    uint32_t op;
-    size_t arrival; /* of ORDER_COME */
-} event_t;
-
-static int compare_events(const void *one, const void *other)
-{
-    const event_t *a = one, *b = other;
-    if (a->at_us != b->at_us)
-        return a->at_us < b->at_us ? -1 : 1;
-    if (a->order != b->order)
-        return a->order < b->order ? -1 : 1;
-    if (a->op != b->op)
-        return a->op < b->op ? -1 : 1;
-    return (a->arrival > b->arrival) - (a->arrival < b->arrival);
-}
-
-/* A moment, as recorded and as predicted. */
-typedef struct moment {
-    double recorded_us, predicted_us;
-    bool is_there;
-} moment_t;
-
-/* What a thread did last. */
-typedef struct actor {
-    trace_place_t place;
-    moment_t submission, end;
-} actor_t;
+/* ---- predicting one event after the other ---- */
 
 typedef struct replay {
     const trace_t *trace;
     prediction_t *prediction;
-    event_t *events;
-    size_t event_count;
-    VEC(actor_t) actors;
-    uint32_t **actor_of; /* by communicator and rank, an index */
-    double **free_us;    /* by communicator: since when the ops of a rank, then collectives, need not wait */
-    double *ready_us;    /* by op: when the last rank has come */
+    history_t history;
+    double *submitted_us; /* by thread: its last submission */
+    double *ready_us;     /* by op: when the last rank has come */
+    double *ended_us;     /* by op */
+    double **free_us;     /* by communicator: since when the ops of a rank, then collectives, need not wait */
 } replay_t;
 
-static bool make_events(replay_t *replay)
+static bool replay_make(replay_t *replay)
 {
     const trace_t *trace = replay->trace;
-    replay->events = calloc(trace->ops.count + trace->arrivals.count, sizeof(event_t));
+    replay->submitted_us = calloc(replay->history.thread_count, sizeof(double));
     replay->ready_us = calloc(trace->ops.count, sizeof(double));
-    if (!replay->events || !replay->ready_us)
-        return false;
-    for (uint32_t i = 0; i < trace->ops.count; i++) {
-        const trace_op_t *op = &trace->ops.items[i];
-        bool at_once = op->ended_us == op->all_came_us;
-        replay->events[replay->event_count++] =
-            (event_t){op->ended_us, at_once ? ORDER_END_AT_ONCE : ORDER_END, i, 0};
-        for (size_t at = op->arrival_first; at < op->arrival_first + op->arrival_count; at++)
-            replay->events[replay->event_count++] =
-                (event_t){trace->arrivals.items[at].at_us, ORDER_COME, i, at};
-    }
-    qsort(replay->events, replay->event_count, sizeof(event_t), compare_events);
-    return true;
-}
-
-/* A rank whose place is not known is a thread of its own. */
-static bool find_actor(replay_t *replay, trace_place_t place, uint32_t *found)
-{
-    bool is_known = place.client != TRACE_NONE && place.device != TRACE_NONE;
-    for (size_t i = 0; is_known && i < replay->actors.count; i++) {
-        *found = (uint32_t)i;
-        if (replay->actors.items[i].place.client == place.client &&
-            replay->actors.items[i].place.device == place.device)
-            return true;
-    }
-    *found = (uint32_t)replay->actors.count;
-    return vec_push(&replay->actors, ((actor_t){.place = place}));
-}
-
-static bool make_ranks(replay_t *replay)
-{
-    const trace_t *trace = replay->trace;
-    replay->actor_of = calloc(trace->comms.count, sizeof(*replay->actor_of));
+    replay->ended_us = calloc(trace->ops.count, sizeof(double));
     replay->free_us = calloc(trace->comms.count, sizeof(*replay->free_us));
-    if (!replay->actor_of || !replay->free_us)
+    if (!replay->submitted_us || !replay->ready_us || !replay->ended_us || !replay->free_us)
         return false;
     for (size_t i = 0; i < trace->comms.count; i++) {
-        const trace_comm_t *comm = &trace->comms.items[i];
-        replay->actor_of[i] = calloc(comm->rank_count, sizeof(**replay->actor_of));
-        replay->free_us[i] = calloc((size_t)comm->rank_count + 1, sizeof(**replay->free_us));
-        if (!replay->actor_of[i] || !replay->free_us[i])
+        replay->free_us[i] = calloc((size_t)trace->comms.items[i].rank_count + 1, sizeof(double));
+        if (!replay->free_us[i])
             return false;
-        for (uint32_t rank = 0; rank < comm->rank_count; rank++)
-            if (!find_actor(replay, comm->places[rank], &replay->actor_of[i][rank]))
-                return false;
     }
     return true;
 }
 
 static void replay_free(replay_t *replay)
 {
-    for (size_t i = 0; i < replay->trace->comms.count; i++) {
-        if (replay->actor_of)
-            free(replay->actor_of[i]);
-        if (replay->free_us)
-            free(replay->free_us[i]);
-    }
-    free(replay->actor_of);
+    for (size_t i = 0; replay->free_us && i < replay->trace->comms.count; i++)
+        free(replay->free_us[i]);
     free(replay->free_us);
+    free(replay->ended_us);
     free(replay->ready_us);
-    free(replay->events);
-    vec_free(&replay->actors);
+    free(replay->submitted_us);
+    history_free(&replay->history);
 }
 
-/* ---- predicting one event after the other ---- */
-
-static actor_t *actor_at(const replay_t *replay, const trace_op_t *op, size_t arrival)
+static void come(replay_t *replay, const history_event_t *event)
 {
-    uint32_t rank = replay->trace->arrivals.items[arrival].rank;
-    return &replay->actors.items[replay->actor_of[op->comm][rank]];
+    double *submitted_us = &replay->submitted_us[replay->history.threads[event->arrival]];
+    double after_us = event->after == TRACE_NONE ? *submitted_us : replay->ended_us[event->after];
+    *submitted_us = fmax(after_us + (double)event->gap_us, *submitted_us);
+    replay->ready_us[event->op] = fmax(replay->ready_us[event->op], *submitted_us);
 }
 
-/* Of the two moments before a submission the later one, as recorded, is what it follows. */
-static void come(replay_t *replay, const event_t *event)
-{
-    actor_t *actor = actor_at(replay, &replay->trace->ops.items[event->op], event->arrival);
-    const moment_t begin = {.recorded_us = (double)replay->events[0].at_us}, *after = &begin;
-    moment_t *submission = &actor->submission;
-    double at_us = (double)event->at_us;
-    if (submission->is_there)
-        after = submission;
-    if (actor->end.is_there && actor->end.recorded_us >= after->recorded_us)
-        after = &actor->end;
-    double predicted_us = after->predicted_us + (at_us - after->recorded_us);
-    if (predicted_us < submission->predicted_us)
-        predicted_us = submission->predicted_us;
-    *submission = (moment_t){at_us, predicted_us, true};
-    if (replay->ready_us[event->op] < predicted_us)
-        replay->ready_us[event->op] = predicted_us;
-}
-
-static void end(replay_t *replay, const event_t *event)
+static void end(replay_t *replay, const history_event_t *event)
 {
     const trace_op_t *op = &replay->trace->ops.items[event->op];
     predict_kind_t *kind = find_kind(replay->prediction, op);
@@ -240,28 +147,26 @@ static void end(replay_t *replay, const event_t *event)
         collective_is_pair(op->collective) ? op->root : replay->trace->comms.items[op->comm].rank_count;
     double *free_us = &replay->free_us[op->comm][queue];
     double took_us = (double)(op->ended_us - op->all_came_us);
-    double start_us = replay->ready_us[event->op] > *free_us ? replay->ready_us[event->op] : *free_us;
+    double start_us = fmax(replay->ready_us[event->op], *free_us);
     double end_us = start_us + (kind->each_us < 0 ? took_us : kind->each_us);
-    *free_us = end_us;
-    for (size_t i = op->arrival_first; i < op->arrival_first + op->arrival_count; i++)
-        actor_at(replay, op, i)->end = (moment_t){(double)op->ended_us, end_us, true};
+    *free_us = replay->ended_us[event->op] = end_us;
     kind->op_count++;
     kind->recorded_us += took_us;
     kind->predicted_us += end_us - replay->ready_us[event->op];
-    if (replay->prediction->predicted_us < end_us)
-        replay->prediction->predicted_us = end_us;
+    replay->prediction->predicted_us = fmax(replay->prediction->predicted_us, end_us);
 }
 
 static void follow_events(replay_t *replay)
 {
-    for (size_t i = 0; i < replay->event_count; i++) {
-        if (replay->events[i].order == ORDER_COME)
-            come(replay, &replay->events[i]);
+    const history_event_t *events = replay->history.events;
+    for (size_t i = 0; i < replay->history.event_count; i++) {
+        if (events[i].order == HISTORY_COME)
+            come(replay, &events[i]);
         else
-            end(replay, &replay->events[i]);
+            end(replay, &events[i]);
     }
     replay->prediction->recorded_us =
-        (double)(replay->events[replay->event_count - 1].at_us - replay->events[0].at_us);
+        (double)(events[replay->history.event_count - 1].at_us - events[0].at_us);
 }
 
 blink_result_t predict(const trace_t *trace, const plan_request_t *defaults, predict_time_t *time,
@@ -269,15 +174,15 @@ blink_result_t predict(const trace_t *trace, const plan_request_t *defaults, pre
 {
     replay_t replay = {.trace = trace, .prediction = prediction};
     *prediction = (prediction_t){0};
-    if (trace->ops.count == 0)
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the trace has no op that succeeded");
-    BLINK_TRY(find_kinds(trace, defaults, time, context, prediction));
-    bool has_memory = make_events(&replay) && make_ranks(&replay);
-    if (has_memory)
+    blink_result_t result = history_make(trace, &replay.history);
+    if (result == BLINK_OK)
+        result = find_kinds(trace, defaults, time, context, prediction);
+    if (result == BLINK_OK && !replay_make(&replay))
+        result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to follow %zu ops", trace->ops.count);
+    if (result == BLINK_OK)
         follow_events(&replay);
     replay_free(&replay);
-    return has_memory ? BLINK_OK
-                      : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to follow %zu ops", trace->ops.count);
+    return result;
 }
 
 void prediction_free(prediction_t *prediction)

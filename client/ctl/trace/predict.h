@@ -1,18 +1,15 @@
 /*
  * What a trace's ops would take on a topology, and when the job would therefore be done.
  *
- * A process and one of its devices are taken for one thread that submits ops. Where an op of that thread has
- * ended between two of its submissions, the thread is taken to have waited for it: the second submission
- * comes as long after that end as it was recorded. Otherwise it comes as long after the first one. An op runs
- * when all ranks that are recorded have come and the collective before it in its communicator has ended, of a
- * transfer the transfer before it from the same rank; for as long as the simulator says, alone on the links.
- * What moves nothing takes what it took.
+ * Threads submit when history.h says. An op runs when all ranks that are recorded have come and the
+ * collective before it in its communicator has ended, of a transfer the transfer before it from the same
+ * rank; for as long as the simulator says, alone on the links. What moves nothing takes what it took.
  */
 #ifndef CTL_TRACE_PREDICT_H
 #define CTL_TRACE_PREDICT_H
 
-#include "ctl/trace/trace.h"
 #include "plan/plan.h"
+#include "tools/trace.h"
 
 /* So many kinds of ops are simulated. */
 #define PREDICT_KINDS_MOST 1000u

@@ -1,6 +1,6 @@
 /* blinkctl record: follows communicators and writes the ops that end to a trace. */
 #include "ctl/ctl.h"
-#include "ctl/trace/trace.h"
+#include "tools/trace.h"
 
 #include "base/clock.h"
 #include "base/command_line.h"

@@ -1,10 +1,11 @@
 /*
- * blink-trace/1: the ops of a job, as blinkctl record writes them and blinkctl simulate --trace reads them. A
- * line of JSON each for the trace, for a communicator before its first op, for an op once it has ended, in
- * the order of their ends by communicator, and for the end of the trace (docs/json.md).
+ * blink-trace/1: the ops of a job, as blinkctl record writes them and blinkctl simulate --trace and
+ * blink-perf --replay read them. A line of JSON each for the trace, for a communicator before its first op,
+ * for an op once it has ended, in the order of their ends by communicator, and for the end of the trace
+ * (docs/json.md).
  */
-#ifndef CTL_TRACE_H
-#define CTL_TRACE_H
+#ifndef TOOLS_TRACE_H
+#define TOOLS_TRACE_H
 
 #include "base/vec.h"
 #include "blink/types.h"
@@ -36,6 +37,8 @@ typedef struct trace_arrival {
 typedef struct trace_op {
     uint32_t comm; /* index in comms */
     blink_collective_t collective;
+    blink_datatype_t datatype;
+    blink_redop_t redop; /* sum where nothing is reduced */
     uint32_t root, peer; /* 0 where it has none */
     uint32_t arrival_count;
     size_t arrival_first;
@@ -46,6 +49,7 @@ typedef struct trace {
     VEC(trace_comm_t) comms;
     VEC(trace_op_t) ops; /* that succeeded */
     VEC(trace_arrival_t) arrivals;
+    char *topology;                      /* the name of the one that was recorded on */
     uint64_t failed_count, missed_count; /* ops that are not here */
     double pace_scale;                   /* what links had of their capacity; 0: they were not paced */
     bool is_cut;                         /* it has no end: what is here is what came before it */

@@ -1,7 +1,8 @@
-#include "ctl/trace/trace.h"
+#include "tools/trace.h"
 
 #include "base/near.h"
 #include "error.h"
+#include "names.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -127,6 +128,19 @@ static blink_result_t get_collective(const reader_t *reader, const json_t *line,
                       (unsigned long)reader->line_number, name, near_hint(&near, hint));
 }
 
+/* The element's type and, where something is reduced, by what. */
+static blink_result_t get_types(const reader_t *reader, const json_t *line, trace_op_t *op)
+{
+    const char *datatype = json_string_value(json_object_get(line, "datatype"));
+    const char *redop = json_string_value(json_object_get(line, "redop"));
+    op->redop = BLINK_SUM;
+    if (!datatype || !blink_parse_datatype(datatype, &op->datatype))
+        return fail_key(reader, "datatype", "the name of a type");
+    if (redop && !blink_parse_redop(redop, &op->redop))
+        return fail_key(reader, "redop", "the name of an operator");
+    return BLINK_OK;
+}
+
 /* Who came when: times after `began_us`. */
 static blink_result_t read_arrivals(const reader_t *reader, const json_t *line, uint32_t rank_count,
                                     uint64_t began_us, trace_op_t *op)
@@ -166,6 +180,7 @@ static blink_result_t read_op(const reader_t *reader, const json_t *line)
         return fail_key(reader, "comm", "the number of a communicator that a line before describes");
     op.comm = (uint32_t)(comm - trace->comms.items);
     BLINK_TRY(get_collective(reader, line, &op.collective));
+    BLINK_TRY(get_types(reader, line, &op));
     BLINK_TRY(get_number(reader, line, "bytes", INT64_MAX, &op.bytes));
     BLINK_TRY(get_number(reader, line, "began_us", TIME_MOST_US, &began_us));
     BLINK_TRY(get_number(reader, line, "ended_us", TIME_MOST_US, &op.ended_us));
@@ -192,12 +207,15 @@ static blink_result_t read_header(const reader_t *reader, const json_t *line)
     const char *schema = json_string_value(json_object_get(line, "schema"));
     if (!schema)
         return fail_line(reader, "no \"schema\", so this is no trace; `blinkctl record` writes one");
+    const char *topology = json_string_value(json_object_get(line, "topology"));
     reader->trace->pace_scale = json_number_value(json_object_get(line, "pace_scale"));
+    reader->trace->topology = strdup(topology ? topology : "");
+    if (!reader->trace->topology)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to read %s", reader->path);
     if (strcmp(schema, TRACE_SCHEMA) == 0)
         return BLINK_OK;
-    return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
-                      "%s has the schema \"%s\", and this blinkctl reads " TRACE_SCHEMA, reader->path,
-                      schema);
+    return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "%s has the schema \"%s\", and this version reads " TRACE_SCHEMA,
+                      reader->path, schema);
 }
 
 static blink_result_t read_line(reader_t *reader, const json_t *line)
@@ -263,6 +281,7 @@ void trace_free(trace_t *trace)
 {
     for (size_t i = 0; i < trace->comms.count; i++)
         free(trace->comms.items[i].places);
+    free(trace->topology);
     vec_free(&trace->comms);
     vec_free(&trace->ops);
     vec_free(&trace->arrivals);
