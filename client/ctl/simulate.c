@@ -32,7 +32,8 @@ enum {
     KEY_CSV,
     KEY_SVG,
     KEY_GOAL,
-    KEY_TRACE
+    KEY_TRACE,
+    KEY_PACE
 };
 
 typedef struct simulate_options {
@@ -44,6 +45,7 @@ typedef struct simulate_options {
     uint64_t chunk_bytes; /* 0: chosen */
     uint32_t slots;       /* 0: chosen */
     double reduce_GBps;
+    double pace_scale; /* of a trace */
     bool csv;
     const char *svg_path, *goal_path, *trace_path;
 } simulate_options_t;
@@ -69,6 +71,8 @@ static void finish_options(struct argp_state *state, simulate_options_t *options
 {
     if (options->trace_path)
         check_trace_options(state, options);
+    else if (options->pace_scale != 1)
+        argp_error(state, "--pace is for --trace FILE");
     if (options->request.bytes > 0 && (options->min_bytes > 0 || options->max_bytes > 0))
         argp_error(state, "--bytes is one size: not with --min-bytes or --max-bytes");
     if (options->request.bytes > 0)
@@ -103,6 +107,10 @@ static error_t parse_output(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_TRACE:
         options->trace_path = argument;
+        return 0;
+    case KEY_PACE:
+        if (!value_parse_positive(argument, DBL_MAX, &options->pace_scale))
+            argp_error(state, "--pace %s: a number above 0", argument);
         return 0;
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &options->request;
@@ -167,6 +175,8 @@ static const struct argp_option option_list[] = {
      "Instead predict the ops of a job, which `blinkctl record` has written: a rank is where the list of "
      "--ranks or the topology has its device",
      2},
+    {"pace", KEY_PACE, "SCALE", 0,
+     "With --trace: links have so much of their capacity, as those of `blinkd --pace` (default 1)", 2},
     {0},
 };
 
@@ -348,28 +358,20 @@ static blink_result_t time_op(void *context, const plan_request_t *request, doub
     blink_result_t result = compile(timing->topo, request, &plan, &program);
     if (result == BLINK_OK)
         result = run_size(timing->topo, plan, program, timing->options, request->bytes, &point);
-    *time_us = point.result.time_us;
+    *time_us = point.result.time_us / timing->options->pace_scale;
     sim_result_fini(&point.result);
     lane_program_destroy(program);
     plan_destroy(plan);
     return result;
 }
 
-static void note_what_lacks(const char *path, const trace_t *trace)
+static void note_pace(const char *path, const trace_t *trace)
 {
     if (trace->pace_scale > 0 && trace->pace_scale != 1)
         fprintf(stderr,
                 "blinkctl: %s was recorded with links paced at %g of their capacity, and is predicted at all "
-                "of it\n",
-                path, trace->pace_scale);
-    if (trace->is_cut)
-        fprintf(stderr, "blinkctl: %s has no end: it was cut, and is predicted up to there\n", path);
-    if (trace->missed_count > 0)
-        fprintf(stderr, "blinkctl: %s lacks %lu ops, which ended unseen\n", path,
-                (unsigned long)trace->missed_count);
-    if (trace->failed_count > 0)
-        fprintf(stderr, "blinkctl: %lu ops of %s failed and are left out\n",
-                (unsigned long)trace->failed_count, path);
+                "of it; --pace %g predicts it so\n",
+                path, trace->pace_scale, trace->pace_scale);
 }
 
 static blink_result_t predict_trace(const request_case_t *opened, const simulate_options_t *options)
@@ -379,7 +381,9 @@ static blink_result_t predict_trace(const request_case_t *opened, const simulate
     prediction_t prediction = {0};
     blink_result_t result = trace_read(options->trace_path, &trace);
     if (result == BLINK_OK) {
-        note_what_lacks(options->trace_path, &trace);
+        if (options->pace_scale == 1)
+            note_pace(options->trace_path, &trace);
+        trace_note_lacks("blinkctl", options->trace_path, &trace);
         result = predict(&trace, &opened->plan, time_op, &timing, &prediction);
     }
     if (result == BLINK_OK)
@@ -399,7 +403,8 @@ blink_result_t ctl_simulate(int argc, char **argv, ctl_options_t *common)
     simulate_options_t options = {.common = common,
                                   .request = request_default,
                                   .factor = DEFAULT_FACTOR,
-                                  .reduce_GBps = SIM_REDUCE_GBPS};
+                                  .reduce_GBps = SIM_REDUCE_GBPS,
+                                  .pace_scale = 1};
     options.request.common = common;
     command_line_parse(&argp, argc, argv, 0, &options);
 

@@ -3,6 +3,8 @@
 #include "daemon/private.h"
 #include "ranks/identity.h"
 #include "ranks/processes.h"
+#include "ranks/threads.h"
+#include "replay/replay.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +63,12 @@ static blink_result_t prepare(perf_options_t *options, perf_run_t *run)
     return ask_ideal(options, run);
 }
 
+static int run_process(const void *context, uint32_t number)
+{
+    const perf_run_t *run = context;
+    return run->options->threads ? perf_threads_run(run) : perf_rank_status(run, number);
+}
+
 static int measure(perf_options_t *options, const char *socket_path, perf_signals_t *signals)
 {
     perf_run_t run = {.options = options, .socket_path = socket_path};
@@ -71,7 +79,7 @@ static int measure(perf_options_t *options, const char *socket_path, perf_signal
     else if (options->joins)
         status = perf_rank_status(&run, options->join_rank);
     else
-        status = perf_processes_run(&run, signals);
+        status = perf_processes_run(options->threads ? 1 : options->rank_count, run_process, &run, signals);
     /* Relaxed: the ranks have been waited for. */
     uint64_t wrong = run.board ? atomic_load_explicit(&run.board->wrong_elements, memory_order_relaxed) : 0;
     if (status == EXIT_SUCCESS && wrong > 0) {
@@ -82,13 +90,20 @@ static int measure(perf_options_t *options, const char *socket_path, perf_signal
     return status;
 }
 
-static int measure_privately(perf_options_t *options, perf_signals_t *signals)
+/* `replay`: instead of measuring; NULL: none. */
+static int work(perf_options_t *options, perf_replay_t *replay, const char *socket_path,
+                perf_signals_t *signals)
+{
+    return replay ? perf_replay_run(replay, socket_path, signals) : measure(options, socket_path, signals);
+}
+
+static int work_privately(perf_options_t *options, perf_replay_t *replay, perf_signals_t *signals)
 {
     perf_private_t daemon;
     blink_result_t started = perf_private_start(options, signals, &daemon);
     int status;
     if (started == BLINK_OK)
-        status = measure(options, daemon.socket_path, signals);
+        status = work(options, replay, daemon.socket_path, signals);
     else
         status = signals->caught != 0 ? PERF_EXIT_FAILED : fail(started);
     blink_result_t stopped = perf_private_stop(&daemon, signals);
@@ -96,6 +111,21 @@ static int measure_privately(perf_options_t *options, perf_signals_t *signals)
         return status;
     int stop_status = fail(stopped);
     return status != EXIT_SUCCESS ? status : stop_status;
+}
+
+static int work_somewhere(perf_options_t *options, perf_replay_t *replay, perf_signals_t *signals)
+{
+    return options->private_daemon ? work_privately(options, replay, signals)
+                                   : work(options, replay, query_socket_path(options->socket_path), signals);
+}
+
+static int replay(perf_options_t *options, perf_signals_t *signals)
+{
+    perf_replay_t replay;
+    blink_result_t result = perf_replay_open(options, &replay);
+    int status = result == BLINK_OK ? work_somewhere(options, &replay, signals) : fail(result);
+    perf_replay_close(&replay);
+    return status;
 }
 
 int main(int argc, char **argv)
@@ -107,8 +137,7 @@ int main(int argc, char **argv)
 
     perf_signals_t signals;
     perf_signals_block(&signals);
-    int status = options.private_daemon ? measure_privately(&options, &signals)
-                                        : measure(&options, query_socket_path(options.socket_path), &signals);
+    int status = options.replay ? replay(&options, &signals) : work_somewhere(&options, NULL, &signals);
     sigprocmask(SIG_SETMASK, &signals.before, NULL);
     if (signals.caught != 0) {
         fflush(NULL);

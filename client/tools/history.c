@@ -58,41 +58,42 @@ static bool find_thread(maker_t *maker, trace_place_t place, uint32_t *found)
                     ((thread_t){.place = place, .submitted_us = maker->history->events[0].at_us}));
 }
 
-/* The thread of every rank of all communicators, one communicator after the other; first[] says where each
- * begins. */
-static bool find_ranks(maker_t *maker, const size_t *first, uint32_t *by_rank)
-{
-    for (size_t i = 0; i < maker->trace->comms.count; i++)
-        for (uint32_t rank = 0; rank < maker->trace->comms.items[i].rank_count; rank++)
-            if (!find_thread(maker, maker->trace->comms.items[i].places[rank], &by_rank[first[i] + rank]))
-                return false;
-    for (size_t i = 0; i < maker->trace->ops.count; i++) {
-        const trace_op_t *op = &maker->trace->ops.items[i];
-        for (size_t at = op->arrival_first; at < op->arrival_first + op->arrival_count; at++)
-            maker->history->threads[at] = by_rank[first[op->comm] + maker->trace->arrivals.items[at].rank];
-    }
-    return true;
-}
-
 static bool find_threads(maker_t *maker)
 {
     const trace_t *trace = maker->trace;
-    size_t *first = calloc(trace->comms.count + 1, sizeof(*first));
-    for (size_t i = 0; first && i < trace->comms.count; i++)
-        first[i + 1] = first[i] + trace->comms.items[i].rank_count;
-    uint32_t *by_rank = first ? calloc(first[trace->comms.count], sizeof(*by_rank)) : NULL;
-    maker->history->threads = calloc(trace->arrivals.count, sizeof(uint32_t));
-    bool found = by_rank && maker->history->threads && find_ranks(maker, first, by_rank);
-    maker->history->thread_count = (uint32_t)maker->threads.count;
-    free(by_rank);
-    free(first);
-    return found;
+    history_t *history = maker->history;
+    history->first = calloc(trace->comms.count + 1, sizeof(*history->first));
+    if (!history->first)
+        return false;
+    for (size_t i = 0; i < trace->comms.count; i++)
+        history->first[i + 1] = history->first[i] + trace->comms.items[i].rank_count;
+    history->by_rank = calloc(history->first[trace->comms.count], sizeof(*history->by_rank));
+    if (!history->by_rank)
+        return false;
+    for (size_t i = 0; i < trace->comms.count; i++)
+        for (uint32_t rank = 0; rank < trace->comms.items[i].rank_count; rank++)
+            if (!find_thread(maker, trace->comms.items[i].places[rank],
+                             &history->by_rank[history->first[i] + rank]))
+                return false;
+    history->thread_count = (uint32_t)maker->threads.count;
+    return true;
+}
+
+uint32_t history_thread(const history_t *history, uint32_t comm, uint32_t rank)
+{
+    return history->by_rank[history->first[comm] + rank];
+}
+
+static thread_t *thread_of(maker_t *maker, const trace_op_t *op, size_t arrival)
+{
+    uint32_t rank = maker->trace->arrivals.items[arrival].rank;
+    return &maker->threads.items[history_thread(maker->history, op->comm, rank)];
 }
 
 /* Of the two moments before a submission the later one is what it follows. */
 static void come(maker_t *maker, history_event_t *event)
 {
-    thread_t *thread = &maker->threads.items[maker->history->threads[event->arrival]];
+    thread_t *thread = thread_of(maker, &maker->trace->ops.items[event->op], event->arrival);
     bool has_waited = thread->ended_us > 0 && thread->ended_us >= thread->submitted_us;
     event->after = has_waited ? thread->ended : TRACE_NONE;
     event->gap_us = event->at_us - (has_waited ? thread->ended_us : thread->submitted_us);
@@ -103,7 +104,7 @@ static void end(maker_t *maker, const history_event_t *event)
 {
     const trace_op_t *op = &maker->trace->ops.items[event->op];
     for (size_t at = op->arrival_first; at < op->arrival_first + op->arrival_count; at++) {
-        thread_t *thread = &maker->threads.items[maker->history->threads[at]];
+        thread_t *thread = thread_of(maker, op, at);
         thread->ended_us = op->ended_us;
         thread->ended = event->op;
     }
@@ -130,6 +131,7 @@ blink_result_t history_make(const trace_t *trace, history_t *history)
 void history_free(history_t *history)
 {
     free(history->events);
-    free(history->threads);
+    free(history->first);
+    free(history->by_rank);
     *history = (history_t){0};
 }

@@ -29,9 +29,13 @@ typedef struct history_event {
 typedef struct history {
     history_event_t *events;
     size_t event_count;
-    uint32_t *threads; /* by arrival: who submitted */
     uint32_t thread_count;
+    size_t *first;     /* by communicator: its rank 0 in by_rank[] */
+    uint32_t *by_rank; /* threads */
 } history_t;
+
+/** The thread that is a rank of a communicator, of this index in the trace. */
+uint32_t history_thread(const history_t *history, uint32_t comm, uint32_t rank);
 
 /** history_free() also after a failure. Errors: INVALID_ARGUMENT (no op), NO_MEMORY. */
 blink_result_t history_make(const trace_t *trace, history_t *history);

@@ -286,3 +286,15 @@ void trace_free(trace_t *trace)
     vec_free(&trace->ops);
     vec_free(&trace->arrivals);
 }
+
+void trace_note_lacks(const char *program, const char *path, const trace_t *trace)
+{
+    if (trace->is_cut)
+        fprintf(stderr, "%s: %s has no end: it was cut, and is taken up to there\n", program, path);
+    if (trace->missed_count > 0)
+        fprintf(stderr, "%s: %s lacks %lu ops, which ended unseen\n", program, path,
+                (unsigned long)trace->missed_count);
+    if (trace->failed_count > 0)
+        fprintf(stderr, "%s: %lu ops of %s failed and are left out\n", program,
+                (unsigned long)trace->failed_count, path);
+}

@@ -63,4 +63,7 @@ const char *trace_collective_name(blink_collective_t collective);
 blink_result_t trace_read(const char *path, trace_t *trace);
 void trace_free(trace_t *trace);
 
+/** Say on standard error what is not in it: it was cut, ops that ended unseen, and those that failed. */
+void trace_note_lacks(const char *program, const char *path, const trace_t *trace);
+
 #endif

@@ -108,6 +108,8 @@ class JsonTest(IntegrationTest):
             lines.update(json.loads(line))
         self.check(lines, "blink-trace/1")
         self.check_all(daemon, [("blink-prediction/1", f"simulate --trace {trace}")])
+        replayed = self.output(BLINK_PERF, "--socket", daemon.socket, "--json", "--replay", trace)
+        self.check(json.loads(replayed), "blink-replay/1")
 
     def test_what_is_measured(self):
         daemon = self.daemon(devices=2)

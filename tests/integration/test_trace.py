@@ -1,10 +1,10 @@
-"""blinkctl record, and what blinkctl simulate predicts of a trace."""
+"""blinkctl record, what blinkctl simulate predicts of a trace, and blink-perf replaying one."""
 import json
 import os
 import signal
 import unittest
 
-from harness import BLINKCTL, IntegrationTest
+from harness import BLINKCTL, BLINK_PERF, IntegrationTest
 
 # Buckets of gradients while a backward pass goes on, three times over.
 LOOP = ["sleep:20", "allreduce:1000:float32:sum", "allreduce:300000:float32:sum", "sleep:10",
@@ -147,9 +147,14 @@ class TraceTest(IntegrationTest):
             self.assertIn("was cut", said)
             self.assertEqual(predicted["kinds"][0]["ops"], 1)
 
-    def test_pacing_is_named(self):
-        paced = {**HEADER, "pace_scale": 0.002}
-        self.assertIn("paced at 0.002 of", self.predict(self.write(paced, COMM, op(0, 1000, 2000), END))[1])
+    def test_pacing_is_named_and_predicted(self):
+        path = self.write({**HEADER, "pace_scale": 0.002}, COMM, op(0, 1000, 2000), END)
+        whole, said = self.predict(path)
+        self.assertIn("paced at 0.002 of", said)
+        out, said = self.simulate(path, "--topology", "dgx1v", "--json", "--pace", "0.002")
+        self.assertEqual(said, "")
+        self.assertAlmostEqual(json.loads(out)["kinds"][0]["predicted_us"],
+                               whole["kinds"][0]["predicted_us"] / 0.002, delta=1)
 
     def test_what_is_no_trace_is_refused(self):
         good = op(0, 1000, 2000)
@@ -176,6 +181,67 @@ class TraceTest(IntegrationTest):
         status, out, err = self.run_command([BLINKCTL, "simulate", "-t", "dgx1v", "--trace", path])
         self.assertEqual((status, out), (1, ""), err)
         self.assertIn(expected, err)
+
+    def replay(self, path, *arguments):
+        status, out, err = self.run_command([BLINK_PERF, "--replay", path, "--json", *arguments])
+        self.assertEqual(status, 0, err)
+        return json.loads(out), err
+
+    def test_a_job_is_replayed(self):
+        daemon = self.daemon(devices=4)
+        path, recorder, ranks = self.record_loop(daemon, [0, 1, 3])
+        self.finish(ranks)
+        recorder.child.send_signal(signal.SIGINT)
+        self.assertEqual(recorder.wait(), 0, recorder.stderr())
+        again = os.path.join(self.directory(), "again")
+        recorder = self.start([BLINKCTL, "--socket", daemon.socket, "record", "-o", again])
+        self.until(lambda: os.path.exists(again) and os.path.getsize(again) > 0)
+        result, said = self.replay(path, "--socket", daemon.socket)
+        self.assertEqual((result["ops"], result["threads"], said), (9, 3, ""))
+        # The sleeps of LOOP are in it.
+        self.assertGreater(result["recorded_us"], 90000)
+        self.assertGreater(result["replayed_us"], 90000)
+        recorder.child.send_signal(signal.SIGINT)
+        self.assertEqual(recorder.wait(), 0, recorder.stderr())
+        (_, comm, *ops, _), (_, comm_again, *ops_again, _) = self.lines(path), self.lines(again)
+        self.assertEqual(comm["devices"], comm_again["devices"])
+        what = ("collective", "bytes", "datatype", "redop", "root", "peer", "result", "ranks")
+        # The last ops may end and be forgotten with their communicator between two looks of the recorder.
+        self.assertGreater(len(ops_again), 3)
+        self.assertEqual([[line[key] for key in what] for line in ops[:len(ops_again)]],
+                         [[line[key] for key in what] for line in ops_again])
+        self.assertEqual(self.replay(path, "--private", "--no-gaps")[0]["ops"], 9)
+
+    def test_transfers_of_a_ring_are_replayed_as_a_group(self):
+        comm = {**COMM, "devices": [0, 1, 2], "clients": [1, 2, 3]}
+        ring = [op(rank, 1000, 2000 + rank, collective="transfer", redop=None, root=rank, peer=(rank + 1) % 3,
+                   ranks=[rank, (rank + 1) % 3]) for rank in range(3)]
+        own = op(3, 3000, 3100, collective="transfer", redop=None, root=1, peer=1, ranks=[1, 1])
+        path = self.write(HEADER, comm, *ring, own, END)
+        self.assertEqual(self.replay(path, "--private")[0]["ops"], 4)
+
+    def test_what_cannot_be_replayed_is_refused(self):
+        good = op(0, 1000, 2000)
+        cut = self.write(HEADER, COMM, good, tail='\n{"comm":1,"op":1,"coll')
+        self.assertIn("was cut", self.replay(cut, "--private")[1])
+        for lines, expected in (
+                ((HEADER, {**COMM, "devices": [0, 9]}, good), "of 10 devices and the daemon has 8"),
+                ((HEADER, {**COMM, "devices": [0, None]}, good), "where rank 1 of communicator 1 was"),
+                ((HEADER, {**COMM, "devices": [2, 2], "clients": [7, 7]}, good), "ranks 0 and 1 of commun"),
+                ((HEADER, COMM, {**good, "ranks": [1], "came_us": [0]}), "1 of 2 ranks"),
+                ((HEADER, COMM), "no op that succeeded"),
+                (({**HEADER, "schema": "blink-trace/2"},), '"blink-trace/2", and this version')):
+            with self.subTest(expected=expected):
+                arguments = ["--replay", self.write(*lines), "--private", "--topology", "dgx1v"]
+                status, out, err = self.run_command([BLINK_PERF, *arguments])
+                self.assertEqual((status, out), (1, ""), err)
+                self.assertIn(expected, err)
+        for words, expected in ((["allreduce", "--replay", "x"], "not both"),
+                                (["barrier", "--no-gaps"], "is for --replay"),
+                                (["--replay", "x", "--ranks", "2"], "leave out --ranks")):
+            status, _, err = self.run_command([BLINK_PERF, *words])
+            self.assertEqual(status, 2, err)
+            self.assertIn(expected, err)
 
     def test_bad_usage(self):
         daemon = self.daemon()

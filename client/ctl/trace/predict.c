@@ -133,7 +133,9 @@ static void replay_free(replay_t *replay)
 
 static void come(replay_t *replay, const history_event_t *event)
 {
-    double *submitted_us = &replay->submitted_us[replay->history.threads[event->arrival]];
+    uint32_t rank = replay->trace->arrivals.items[event->arrival].rank;
+    uint32_t thread = history_thread(&replay->history, replay->trace->ops.items[event->op].comm, rank);
+    double *submitted_us = &replay->submitted_us[thread];
     double after_us = event->after == TRACE_NONE ? *submitted_us : replay->ended_us[event->after];
     *submitted_us = fmax(after_us + (double)event->gap_us, *submitted_us);
     replay->ready_us[event->op] = fmax(replay->ready_us[event->op], *submitted_us);

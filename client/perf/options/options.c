@@ -37,6 +37,8 @@ enum {
     KEY_RANKS = 256,
     KEY_DEVICES,
     KEY_JSON,
+    KEY_REPLAY,
+    KEY_NO_GAPS,
     KEY_ALGORITHM,
     KEY_SOCKET,
     KEY_PRIVATE,
@@ -127,6 +129,12 @@ static const struct argp_option option_list[] = {
     {"groups", KEY_GROUPS, "N", 0, "Ops in one group in each iteration (default 1, without a group)", 1},
     {"comms", KEY_COMMS, "N", 0, "Communicators used at the same time, each for one op or group (default 1)",
      1},
+    {"replay", KEY_REPLAY, "FILE", 0,
+     "Instead of a COLLECTIVE: submit the ops of a trace of `blinkctl record` once more, when they were "
+     "submitted, on as many processes as there were threads, and say how long it took beside what was "
+     "recorded",
+     1},
+    {"no-gaps", KEY_NO_GAPS, NULL, 0, "With --replay: nothing is waited for but ops", 1},
     {"json", KEY_JSON, NULL, 0, "Print one JSON object per size and placement", 1},
     {NULL, 0, NULL, 0, "On which ranks:", 2},
     {"ranks", KEY_RANKS, "N", 0, "Start N rank processes (default: one per device)", 2},
@@ -295,7 +303,8 @@ static void meet_by_file(struct argp_state *state, const char *file)
 static void find_place(struct argp_state *state, perf_options_t *options)
 {
     int rank, rank_count;
-    if (options->collective == PERF_NOP || options->rank_count > 0 || options->private_daemon)
+    if (options->collective == PERF_NOP || options->rank_count > 0 || options->private_daemon ||
+        options->replay)
         return;
     blink_result_t result = blink_launched(&rank, &rank_count, NULL);
     if (result == BLINK_ERR_NOT_FOUND)
@@ -342,8 +351,25 @@ static void fit_memory(struct argp_state *state, const perf_options_t *options)
         argp_error(state, "--device-memory: nop has no memory");
 }
 
+/* The trace says the rest. */
+static void fit_replay(struct argp_state *state, const perf_options_t *options)
+{
+    if (options->no_gaps && !options->replay)
+        argp_error(state, "--no-gaps is for --replay");
+    if (!options->replay)
+        return;
+    if (state->arg_num > 0)
+        argp_error(state, "--replay or a collective, not both");
+    if (options->rank_count > 0 || options->device_count > 0 || options->threads || options->id_file)
+        argp_error(state, "--replay: the trace says which ranks there are, and where: leave out --ranks, "
+                          "--devices, --threads and --id-file");
+    if (options->memory == PERF_MEMORY_DEVICE || perf_op_count(options) > 1)
+        argp_error(state, "--replay takes no --device-memory, --groups and --comms");
+}
+
 static void finish(struct argp_state *state, perf_options_t *options)
 {
+    fit_replay(state, options);
     bool nop = options->collective == PERF_NOP;
     if (nop)
         options->rank_count = 1;
@@ -439,6 +465,12 @@ static error_t parse_how(int key, char *argument, struct argp_state *state)
     case KEY_COMMS:
         options->comm_count = (uint32_t)argument_number(state, "--comms", argument, 1, COMMS_MAX);
         return 0;
+    case KEY_REPLAY:
+        options->replay = argument;
+        return 0;
+    case KEY_NO_GAPS:
+        options->no_gaps = true;
+        return 0;
     default:
         return parse_where(key, argument, state);
     }
@@ -494,7 +526,8 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         take_what(state, options, argument);
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "measure what: " PERF_COLLECTIVE_NAMES "?");
+        if (!options->replay)
+            argp_error(state, "measure what: " PERF_COLLECTIVE_NAMES "?");
         return 0;
     case ARGP_KEY_END:
         finish(state, options);
@@ -509,7 +542,7 @@ void perf_parse_options(int argc, char **argv, perf_options_t *options)
     static const struct argp_child children[] = {{&perf_nccl_tests_argp, 0, NULL, 0}, {0}};
     static const struct argp argp = {.options = option_list,
                                      .parser = parse_option,
-                                     .args_doc = "COLLECTIVE",
+                                     .args_doc = "COLLECTIVE\n--replay FILE",
                                      .doc = DOC,
                                      .children = children};
     argp_program_version = "blink-perf " BLINK_VERSION;

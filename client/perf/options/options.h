@@ -32,6 +32,8 @@ typedef enum perf_gpu_memory { PERF_GPU_MALLOC, PERF_GPU_VMM, PERF_GPU_POOL } pe
 typedef enum perf_order { PERF_ORDER_HOST, PERF_ORDER_STREAM, PERF_ORDER_GRAPH } perf_order_t;
 
 typedef struct perf_options {
+    const char *replay; /* the trace whose ops are submitted once more, instead of measuring; NULL: none */
+    bool no_gaps;       /* of it: nothing but ops takes time */
     perf_collective_t collective;
     uint64_t min_bytes, max_bytes, step_factor;
     uint64_t step_bytes; /* 0: sizes grow by the factor */

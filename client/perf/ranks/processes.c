@@ -1,8 +1,6 @@
 /* Starting, watching and ending rank processes. */
 #include "ranks/processes.h"
 
-#include "ranks/threads.h"
-
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -97,9 +95,8 @@ static int watch(pid_t *pids, uint32_t count, perf_signals_t *signals)
     return EXIT_SUCCESS;
 }
 
-int perf_processes_run(const perf_run_t *run, perf_signals_t *signals)
+int perf_processes_run(uint32_t count, perf_process_t *process, const void *context, perf_signals_t *signals)
 {
-    uint32_t count = run->options->threads ? 1 : run->options->rank_count;
     pid_t pids[PERF_RANKS_MAX] = {0};
     int status = EXIT_SUCCESS;
     for (uint32_t rank = 0; rank < count && status == EXIT_SUCCESS; rank++) {
@@ -108,7 +105,7 @@ int perf_processes_run(const perf_run_t *run, perf_signals_t *signals)
             fprintf(stderr, "blink-perf: rank %u: %s\n", rank, blink_error_text());
             status = PERF_EXIT_FAILED;
         } else if (pid == 0) {
-            exit(run->options->threads ? perf_threads_run(run) : perf_rank_status(run, rank));
+            exit(process(context, rank));
         } else {
             pids[rank] = pid;
         }

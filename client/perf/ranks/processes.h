@@ -24,8 +24,11 @@ void perf_signals_wait(perf_signals_t *signals, int timeout_ms);
 /** Fork. In the child: the former mask, and `death_signal` if this process ends first. Errors: SYSTEM. */
 blink_result_t perf_fork(const perf_signals_t *signals, int death_signal, pid_t *pid);
 
-/** Start options->rank_count ranks, or one process for them all, and wait for them. If one fails the others
- * are ended. Returns the exit status for this process; reasons have been printed. */
-int perf_processes_run(const perf_run_t *run, perf_signals_t *signals);
+/** What a process does; returns its exit status. */
+typedef int perf_process_t(const void *context, uint32_t number);
+
+/** Start `count` processes, PERF_RANKS_MAX at most, and wait for them. If one fails the others are ended.
+ * Returns the exit status for this process; reasons have been printed. */
+int perf_processes_run(uint32_t count, perf_process_t *process, const void *context, perf_signals_t *signals);
 
 #endif
