@@ -3,11 +3,13 @@
 blink-perf.
 
 Measures the round trip of an empty op, AllReduce of 8 bytes and of 64 MiB on two host devices: alone, with
-`blinkctl metrics` ten times a second, and by the daemon that is named for comparison, such as one that
-remembers no ops. Rounds take turns. Prints of each the median of the rounds and the least time of any
-iteration, and both beside those alone; on a busy machine only the least says something.
+`blinkctl metrics` ten times a second and once a second, with `blinkctl record`, and by the daemon that is
+named for comparison, such as one that remembers no ops. Rounds take turns. Prints of each the median of the
+rounds and the least time of any iteration, and both beside those alone; on a busy machine only the least
+says something.
 """
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -37,24 +39,37 @@ class Daemon:
         self.process.wait()
 
 
-def scrape(bin_directory, socket, stop):
-    while not stop.wait(0.1):
-        subprocess.run([f"{bin_directory}/blinkctl", "--socket", socket, "metrics"],
-                       stdout=subprocess.DEVNULL, check=True)
-
-
-def measure(bin_directory, blinkd, arguments, with_scraper):
-    """Microseconds: mean and least."""
+@contextlib.contextmanager
+def scraped(bin_directory, socket, pause_s):
+    """`blinkctl metrics` again and again."""
     stop = threading.Event()
+
+    def scrape():
+        while not stop.wait(pause_s):
+            subprocess.run([f"{bin_directory}/blinkctl", "--socket", socket, "metrics"],
+                           stdout=subprocess.DEVNULL, check=True)
+
+    scraper = threading.Thread(target=scrape)
+    scraper.start()
+    yield
+    stop.set()
+    scraper.join()
+
+
+@contextlib.contextmanager
+def recorded(bin_directory, socket):
+    with subprocess.Popen([f"{bin_directory}/blinkctl", "--socket", socket, "record", "-o", "/dev/null"],
+                          stdout=subprocess.DEVNULL) as recorder:
+        yield
+        recorder.terminate()
+
+
+def measure(bin_directory, blinkd, arguments, watch):
+    """Microseconds: median and least. `watch` gives a context in which the daemon is watched."""
     with tempfile.TemporaryDirectory() as directory, Daemon(blinkd, directory) as daemon:
-        scraper = threading.Thread(target=scrape, args=(bin_directory, daemon.socket, stop))
-        if with_scraper:
-            scraper.start()
-        command = [f"{bin_directory}/blink-perf", "--socket", daemon.socket, "--json", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        stop.set()
-        if with_scraper:
-            scraper.join()
+        with watch(bin_directory, daemon.socket):
+            command = [f"{bin_directory}/blink-perf", "--socket", daemon.socket, "--json", *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
     result = json.loads(done.stdout.splitlines()[-1])
     return result["time_us"], result["time_us_min"]
 
@@ -67,14 +82,17 @@ def main():
     parser.add_argument("--beside", metavar="BLINKD", help="another daemon")
     options = parser.parse_args()
     own = f"{options.bin}/blinkd"
-    ways = {"alone": (own, False), "scraped 10 times a s": (own, True)}
+    ways = {"alone": (own, lambda *_: contextlib.nullcontext()),
+            "scraped 10 times a s": (own, lambda *daemon: scraped(*daemon, 0.1)),
+            "scraped once a s": (own, lambda *daemon: scraped(*daemon, 1)),
+            "recorded": (own, recorded)}
     if options.beside:
-        ways["by the other daemon"] = (options.beside, False)
+        ways["by the other daemon"] = (options.beside, lambda *_: contextlib.nullcontext())
     for name, arguments in MEASURED.items():
         times = {way: [] for way in ways}
         for _ in range(options.rounds):
-            for way, (blinkd, with_scraper) in ways.items():
-                times[way].append(measure(options.bin, blinkd, arguments, with_scraper))
+            for way, (blinkd, watch) in ways.items():
+                times[way].append(measure(options.bin, blinkd, arguments, watch))
         median = {way: statistics.median(mean for mean, _ in times[way]) for way in ways}
         least = {way: min(least for _, least in times[way]) for way in ways}
         print(name)
