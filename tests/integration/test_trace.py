@@ -1,6 +1,7 @@
 """blinkctl record, what blinkctl simulate predicts of a trace, and blink-perf replaying one."""
 import json
 import os
+import pathlib
 import signal
 import unittest
 
@@ -9,6 +10,7 @@ from harness import BLINKCTL, BLINK_PERF, IntegrationTest
 # Buckets of gradients while a backward pass goes on, three times over.
 LOOP = ["sleep:20", "allreduce:1000:float32:sum", "allreduce:300000:float32:sum", "sleep:10",
         "allreduce:300000:float32:sum"] * 3
+DDP = pathlib.Path(__file__).resolve().parents[1] / "traces/ddp.trace"
 HEADER = {"schema": "blink-trace/1", "host": "h", "topology": "t", "pace_scale": 0.0}
 COMM = {"comm": 1, "name": None, "devices": [0, 1], "clients": [1, 2]}
 END = {"ops": 1, "missed": 0}
@@ -211,6 +213,12 @@ class TraceTest(IntegrationTest):
         self.assertEqual([[line[key] for key in what] for line in ops[:len(ops_again)]],
                          [[line[key] for key in what] for line in ops_again])
         self.assertEqual(self.replay(path, "--private", "--no-gaps")[0]["ops"], 9)
+
+    def test_a_loop_of_pytorch_is_replayed_and_predicted(self):
+        result, said = self.replay(str(DDP), "--private", "--topology", "dgx1v", "--no-gaps")
+        self.assertEqual((result["ops"], result["threads"], result["cut"], said), (82, 4, False, ""))
+        predicted, _ = self.predict(str(DDP))
+        self.assertEqual(sum(kind["ops"] for kind in predicted["kinds"]), 82)
 
     def test_transfers_of_a_ring_are_replayed_as_a_group(self):
         comm = {**COMM, "devices": [0, 1, 2], "clients": [1, 2, 3]}
