@@ -1,10 +1,12 @@
 /* blink-perf: asks the daemon what is ideal, starts ranks or is one, and leaves nothing behind. */
 #include "daemon/ask.h"
 #include "daemon/private.h"
+#include "memory/slots.h"
 #include "ranks/identity.h"
 #include "ranks/processes.h"
 #include "ranks/threads.h"
 #include "replay/replay.h"
+#include "tools/human.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,9 +57,42 @@ static blink_result_t find_identity(const perf_options_t *options, perf_run_t *r
     return perf_identity_make(run->socket_path, &run->id);
 }
 
+/* Bytes, as the kernel estimates; 0: it does not say. */
+static uint64_t memory_available(void)
+{
+    unsigned long kib = 0;
+    char line[128];
+    FILE *meminfo = fopen("/proc/meminfo", "re");
+    while (meminfo && kib == 0 && fgets(line, sizeof(line), meminfo))
+        sscanf(line, "MemAvailable: %lu kB", &kib);
+    if (meminfo)
+        fclose(meminfo);
+    return (uint64_t)kib * 1024;
+}
+
+/* Memory that is not there would be found out by the machine, which ends one program or another then. */
+static blink_result_t check_memory(const perf_options_t *options)
+{
+    char needed_text[HUMAN_BYTES], available_text[HUMAN_BYTES];
+    uint32_t ranks = options->joins ? 1 : options->rank_count;
+    size_t each = perf_slots_bytes(options->max_bytes, perf_op_count(options)), needed;
+    uint64_t available = memory_available();
+    if (!perf_collective_moves(options->collective) || available == 0)
+        return BLINK_OK;
+    if (__builtin_mul_overflow(each, ranks, &needed))
+        needed = SIZE_MAX;
+    if (needed <= available)
+        return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_NO_MEMORY,
+                      "inputs and outputs of %u ranks would take %s, and this machine has %s left: name a "
+                      "smaller --maxbytes, or fewer --ranks",
+                      ranks, human_bytes(needed, needed_text), human_bytes(available, available_text));
+}
+
 static blink_result_t prepare(perf_options_t *options, perf_run_t *run)
 {
     BLINK_TRY(ask_daemon(options, run));
+    BLINK_TRY(check_memory(options));
     BLINK_TRY(perf_board_create(options->joins ? 1 : options->rank_count, options->iterations, &run->board));
     BLINK_TRY(find_identity(options, run));
     return ask_ideal(options, run);

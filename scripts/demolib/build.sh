@@ -17,6 +17,12 @@ trap 'cleanup; exit 143' TERM
 
 say() { printf '%s\n' "$*"; }
 
+# usage STATUS: the script's own head
+usage() {
+    sed -n '2,/^set/{ /^set/!s/^# \{0,1\}//p }' "$0"
+    exit "$1"
+}
+
 fail() {
     say "${0##*/}: $*" >&2
     [ -z "$work" ] || [ ! -s "$work/blinkd.log" ] || tail -n 20 "$work/blinkd.log" >&2

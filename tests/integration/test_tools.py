@@ -234,6 +234,12 @@ class PerfTest(IntegrationTest):
         self.assertEqual([(line["bytes"], line["dtype"], line["op"], line["root"]) for line in barriers],
                          [(0, None, None, None)])
 
+    def test_memory_that_is_not_there_is_not_tried(self):
+        command = [BLINK_PERF, "allreduce", "--private", "--ranks", "2", "-b", "1T"]
+        status, out, err = self.run_command(command)
+        self.assertEqual((status, out), (1, ""), err)
+        self.assertRegex(err, "2 ranks would take 4.00 TiB, and this machine has .* left")
+
     def test_what_cannot_be_measured_is_refused_by_name(self):
         for arguments, text in [(["allreducev"], "allgatherv"),
                                 (["alltoall", "--in-place", "yes"], "alltoall"),

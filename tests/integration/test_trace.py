@@ -94,6 +94,7 @@ class TraceTest(IntegrationTest):
         self.finish(ranks)
         self.assertEqual(recorder.wait(), 0, recorder.stderr())
         self.assertEqual(self.lines(path)[-1], {"ops": 9, "missed": 0})
+        self.assertIn("1 communicators ended meanwhile", recorder.stdout())
 
     def test_what_the_daemon_no_longer_remembers_is_counted(self):
         daemon = self.daemon()
@@ -253,11 +254,13 @@ class TraceTest(IntegrationTest):
 
     def test_bad_usage(self):
         daemon = self.daemon()
+        old = self.write(HEADER, COMM, op(0, 1000, 2000), END)
+        before = self.lines(old)
         for expected, status, words in (
                 ("name it: --output", 2, ["record"]),
                 ("leave out --json", 2, ["record", "-o", "x", "--json"]),
                 ("run blinkctl record there", 2, ["record", "-o", "x", "--host", "other"]),
-                ("no communicator 7", 1, ["record", "-o", self.file(), "--comm", "7"]),
+                ("no communicator 7", 1, ["record", "-o", old, "--comm", "7"]),
                 ("write /nonexistent/x", 1, ["record", "-o", "/nonexistent/x"]),
                 ("--trace FILE has sizes", 2, ["simulate", "--trace", "x", "--bytes", "1K"]),
                 ("--trace prints a table", 2, ["simulate", "--trace", "x", "--csv"])):
@@ -265,6 +268,7 @@ class TraceTest(IntegrationTest):
                 ended, _, err = self.run_command([BLINKCTL, "--socket", daemon.socket, *words])
                 self.assertEqual(ended, status, err)
                 self.assertIn(expected, err)
+        self.assertEqual(self.lines(old), before, "a trace that was there is gone")
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ typedef struct recorder {
     bool has_looked; /* once: what is new now begins now */
     bool failed;     /* there was no memory for a line */
     uint64_t comm_count, op_count, missed_count;
+    uint64_t gone_count; /* communicators that have ended between two looks */
 } recorder_t;
 
 /* ---- lines ---- */
@@ -152,14 +153,18 @@ static followed_t *find_followed(const recorder_t *recorder, uint32_t comm)
     return NULL;
 }
 
+static bool is_whole(const Blinkwire__Comm *comm)
+{
+    return strcmp(comm->state, "joining") != 0 && strcmp(comm->state, "meeting") != 0;
+}
+
 static blink_result_t follow(recorder_t *recorder, const Blinkwire__Comm *comm)
 {
     followed_t *known = find_followed(recorder, comm->comm);
-    bool is_whole = strcmp(comm->state, "joining") != 0 && strcmp(comm->state, "meeting") != 0;
     followed_t fresh = {comm->comm, true, recorder->has_looked ? 0 : UINT64_MAX};
     if (known)
         known->is_there = true;
-    if (known || !is_whole || (recorder->options->comm > 0 && recorder->options->comm != comm->comm))
+    if (known || !is_whole(comm) || (recorder->options->comm > 0 && recorder->options->comm != comm->comm))
         return BLINK_OK;
     if (!vec_push(&recorder->comms, fresh))
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to follow communicator %u", comm->comm);
@@ -173,6 +178,7 @@ static void forget_gone(recorder_t *recorder)
     for (size_t i = 0; i < recorder->comms.count; i++)
         if (recorder->comms.items[i].is_there)
             recorder->comms.items[kept++] = recorder->comms.items[i];
+    recorder->gone_count += recorder->comms.count - kept;
     recorder->comms.count = kept;
 }
 
@@ -198,6 +204,22 @@ static blink_result_t look(recorder_t *recorder)
 
 /* ---- all ---- */
 
+/* Before the file is written, which may be there already. */
+static blink_result_t require_comm(recorder_t *recorder)
+{
+    uint32_t comm = recorder->options->comm;
+    Blinkwire__Reply *reply;
+    bool found = comm == 0;
+    BLINK_TRY(query_ask(&recorder->query, BLINKWIRE__QUERY_KIND__COMMS, &reply));
+    for (size_t i = 0; i < reply->query->n_comms; i++)
+        found = found || (reply->query->comms[i]->comm == comm && is_whole(reply->query->comms[i]));
+    blinkwire__reply__free_unpacked(reply, NULL);
+    return found ? BLINK_OK
+                 : BLINK_FAIL(BLINK_ERR_NOT_FOUND,
+                              "no communicator %u whose ranks have all joined; blinkctl comms lists them",
+                              comm);
+}
+
 static bool is_done(const recorder_t *recorder, uint64_t begun_us)
 {
     const record_options_t *options = recorder->options;
@@ -216,10 +238,6 @@ static blink_result_t record(recorder_t *recorder)
     sigprocmask(SIG_BLOCK, &ends, NULL);
     BLINK_TRY(put_header(recorder));
     BLINK_TRY(look(recorder));
-    if (recorder->options->comm > 0 && recorder->comms.count == 0)
-        return BLINK_FAIL(BLINK_ERR_NOT_FOUND,
-                          "no communicator %u whose ranks have all joined; blinkctl comms lists them",
-                          recorder->options->comm);
     while (!is_done(recorder, begun_us) && sigtimedwait(&ends, NULL, &pause) < 0)
         BLINK_TRY(look(recorder));
     return look(recorder);
@@ -238,6 +256,9 @@ static void say(const recorder_t *recorder)
     if (recorder->missed_count > 0)
         printf("%lu ops are not: more ended between two looks than the daemon remembers\n",
                (unsigned long)recorder->missed_count);
+    if (recorder->gone_count > 0)
+        printf("%lu communicators ended meanwhile: what they did since they were last looked at is not\n",
+               (unsigned long)recorder->gone_count);
     if (recorder->op_count == TRACE_OPS_MOST)
         printf("a trace has no more: what followed is not recorded\n");
 }
@@ -246,6 +267,7 @@ static void say(const recorder_t *recorder)
 static blink_result_t record_to_file(recorder_t *recorder)
 {
     const char *path = recorder->options->path;
+    BLINK_TRY(require_comm(recorder));
     recorder->out = fopen(path, "we");
     if (!recorder->out)
         return BLINK_FAIL_ERRNO("write %s", path);

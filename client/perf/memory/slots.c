@@ -43,6 +43,17 @@ static blink_result_t make_device(perf_slots_t *slots)
     return BLINK_OK;
 }
 
+static size_t slot_bytes_of(size_t bytes)
+{
+    return (bytes + GUARD_BYTES + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+}
+
+size_t perf_slots_bytes(size_t bytes, uint32_t count)
+{
+    size_t total;
+    return __builtin_mul_overflow(slot_bytes_of(bytes), 2 * (size_t)count, &total) ? SIZE_MAX : total;
+}
+
 blink_result_t perf_slots_create(const perf_memory_source_t *source, size_t bytes, uint32_t count,
                                  perf_slots_t *slots)
 {
@@ -51,7 +62,7 @@ blink_result_t perf_slots_create(const perf_memory_source_t *source, size_t byte
         [PERF_MEMORY_ORDINARY] = make_host,
         [PERF_MEMORY_DEVICE] = make_device,
     };
-    size_t slot_bytes = (bytes + GUARD_BYTES + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    size_t slot_bytes = slot_bytes_of(bytes);
     *slots = (perf_slots_t){.source = *source, .slot_bytes = slot_bytes};
     if (__builtin_mul_overflow(slot_bytes, count, &slots->total_bytes))
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u buffers of %zu bytes", count, bytes);

@@ -30,6 +30,10 @@ typedef struct perf_slots {
     size_t slot_bytes, total_bytes;
 } perf_slots_t;
 
+/** Bytes of the inputs and outputs of `count` slots for payloads of up to `bytes`; SIZE_MAX if they are more.
+ */
+size_t perf_slots_bytes(size_t bytes, uint32_t count);
+
 /** Slots for payloads of up to `bytes`. Errors: NO_MEMORY, and those of blink_mem_alloc() and
  * perf_gpu_alloc(); what there is must be destroyed then, too. Registered memory is freed by blink_close(),
  * the other kinds by perf_slots_destroy(), after that, or after perf_slots_release() where the context stays.
