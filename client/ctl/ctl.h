@@ -35,6 +35,7 @@ ctl_run_t ctl_simulate;                                                /* simula
 ctl_run_t ctl_top;                                                     /* top/top.c */
 ctl_run_t ctl_web;                                                     /* web/web.c */
 ctl_run_t ctl_metrics;                                                 /* metrics/metrics.c */
+ctl_run_t ctl_ras;                                                     /* ras/ras.c */
 ctl_run_t ctl_ops;                                                     /* ops/ops.c */
 ctl_run_t ctl_record;                                                  /* trace/record.c */
 

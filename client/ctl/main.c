@@ -28,7 +28,7 @@ static const command_t commands[] = {
     {"tenants", ctl_tenants, true}, {"nodes", ctl_nodes, true},       {"key", ctl_key, false},
     {"top", ctl_top, true},         {"web", ctl_web, true},           {"metrics", ctl_metrics, true},
     {"ops", ctl_ops, true},         {"events", ctl_events, true},     {"record", ctl_record, true},
-    {"version", ctl_version, true},
+    {"ras", ctl_ras, true},         {"version", ctl_version, true},
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
@@ -166,6 +166,7 @@ static const char DOC[] =
     "  events     what has happened on this host\n"
     "  record     write the ops of running jobs to a trace, for simulate\n"
     "  metrics    what the daemon counts, for Prometheus and its like\n"
+    "  ras        which ranks are missing, as NCCL's RAS tells it, for its collectors\n"
     "  key        make the key that the daemons of a cluster share\n"
     "  plan       how a collective would run on a topology\n"
     "  explain    which plan is chosen for a size, and why\n"

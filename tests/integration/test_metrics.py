@@ -144,13 +144,13 @@ class MetricsTest(IntegrationTest):
 
 
 class ServingTest(IntegrationTest):
-    def serve(self, daemon):
+    def serve(self, daemon, *arguments):
         """systemd's own program for sockets, whose connections blinkctl answers: the port."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.start(["systemd-socket-activate", "--accept", "--inetd", "-l", f"127.0.0.1:{port}",
-                    BLINKCTL, "--socket", daemon.socket, "metrics", "--http"])
+                    BLINKCTL, "--socket", daemon.socket, *arguments])
         self.until(lambda: self.connects(port))
         return port
 
@@ -181,7 +181,7 @@ class HttpTest(ServingTest):
                 return answer.read()
 
     def test_both_formats_are_served_as_they_are_asked_for(self):
-        port = self.serve(self.daemon())
+        port = self.serve(self.daemon(), "metrics", "--http")
         status, kind, text = self.get(port)
         self.assertEqual((status, kind), (200, "text/plain; version=0.0.4; charset=utf-8"))
         self.assertIn("# TYPE blink_ops_total counter\n", text)
@@ -193,7 +193,7 @@ class HttpTest(ServingTest):
 
     def test_what_is_no_request_for_metrics_is_told_so(self):
         daemon = self.daemon()
-        port = self.serve(daemon)
+        port = self.serve(daemon, "metrics", "--http")
         idle = [socket.create_connection(("127.0.0.1", port), LIMIT_S) for _ in range(8)]
         self.assertEqual(self.get(port, "/")[0], 404)
         self.assertEqual(self.get(port, data=b"x")[0], 405)
@@ -209,7 +209,7 @@ class HttpTest(ServingTest):
 
     def test_without_a_daemon_the_answer_is_503(self):
         daemon = self.daemon()
-        port = self.serve(daemon)
+        port = self.serve(daemon, "metrics", "--http")
         daemon.stop()
         status, _, text = self.get(port)
         self.assertEqual(status, 503)
@@ -261,7 +261,7 @@ class PrometheusTest(ServingTest):
     def test_prometheus_scrapes_a_daemon_at_work(self):
         needs("prometheus", shutil.which("prometheus"), "prometheus")
         daemon = self.daemon(topology="dgx1v_hybrid")
-        target = self.serve(daemon)
+        target = self.serve(daemon, "metrics", "--http")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]

@@ -1,14 +1,10 @@
 #include "ctl/metrics/http.h"
 
-#include "base/clock.h"
+#include "ctl/connection.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 
 #define REQUEST_MOST_BYTES 8192u
 #define REQUEST_MS         5000u
@@ -16,42 +12,10 @@
 #define HEAD_BYTES         256u
 
 typedef struct exchange {
-    int fd;
-    uint64_t deadline_ns;
+    connection_t connection;
     char request[REQUEST_MOST_BYTES + 1]; /* its head, ended by a NUL */
     bool head_only, is_openmetrics;
 } exchange_t;
-
-static void set_limit(exchange_t *exchange, uint64_t ms)
-{
-    exchange->deadline_ns = clock_ns() + ms * 1000000u;
-}
-
-/* Wait until the socket is ready, up to the limit. */
-static blink_result_t await(const exchange_t *exchange, short events)
-{
-    struct pollfd ready = {.fd = exchange->fd, .events = events};
-    uint64_t now_ns = clock_ns();
-    int left_ms = now_ns < exchange->deadline_ns ? (int)((exchange->deadline_ns - now_ns) / 1000000u) + 1 : 0;
-    int count = left_ms > 0 ? poll(&ready, 1, left_ms) : 0;
-    if (count < 0 && errno != EINTR)
-        return BLINK_FAIL_ERRNO("poll");
-    return count == 0 ? BLINK_FAIL(BLINK_ERR_TIMEOUT, "the other end takes too long") : BLINK_OK;
-}
-
-static blink_result_t send_all(const exchange_t *exchange, const char *bytes, size_t count)
-{
-    while (count > 0) {
-        ssize_t sent = send(exchange->fd, bytes, count, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0 && errno != EAGAIN && errno != EINTR)
-            return BLINK_FAIL_ERRNO("send the answer");
-        if (sent < 0)
-            BLINK_TRY(await(exchange, POLLOUT));
-        bytes += sent > 0 ? sent : 0;
-        count -= sent > 0 ? (size_t)sent : 0;
-    }
-    return BLINK_OK;
-}
 
 static blink_result_t send_answer(exchange_t *exchange, const char *status, const char *type,
                                   const char *text, size_t bytes)
@@ -61,9 +25,9 @@ static blink_result_t send_answer(exchange_t *exchange, const char *status, cons
                               "HTTP/1.1 %s\r\nContent-Type: %s; charset=utf-8\r\nContent-Length: %zu\r\n"
                               "Connection: close\r\n\r\n",
                               status, type, bytes);
-    set_limit(exchange, ANSWER_MS);
-    BLINK_TRY(send_all(exchange, head, (size_t)head_bytes));
-    return exchange->head_only ? BLINK_OK : send_all(exchange, text, bytes);
+    connection_limit(&exchange->connection, ANSWER_MS);
+    BLINK_TRY(connection_send(&exchange->connection, head, (size_t)head_bytes));
+    return exchange->head_only ? BLINK_OK : connection_send(&exchange->connection, text, bytes);
 }
 
 static blink_result_t send_sentence(exchange_t *exchange, const char *status, const char *sentence)
@@ -77,24 +41,23 @@ static blink_result_t send_sentence(exchange_t *exchange, const char *status, co
 static blink_result_t read_head(exchange_t *exchange, const char **status)
 {
     size_t count = 0;
-    set_limit(exchange, REQUEST_MS);
+    connection_limit(&exchange->connection, REQUEST_MS);
     while (!memmem(exchange->request, count, "\r\n\r\n", 4)) {
         if (count == REQUEST_MOST_BYTES) {
             *status = "431 Request Header Fields Too Large";
             return BLINK_OK;
         }
-        blink_result_t result = await(exchange, POLLIN);
+        size_t got;
+        blink_result_t result = connection_receive(&exchange->connection, exchange->request + count,
+                                                   REQUEST_MOST_BYTES - count, &got);
         if (result == BLINK_ERR_TIMEOUT) {
             *status = "408 Request Timeout";
             return BLINK_OK;
         }
         BLINK_TRY(result);
-        ssize_t got = recv(exchange->fd, exchange->request + count, REQUEST_MOST_BYTES - count, MSG_DONTWAIT);
         if (got == 0)
             return BLINK_FAIL(BLINK_ERR_SYSTEM, "the other end has gone before its request was whole");
-        if (got < 0 && errno != EAGAIN && errno != EINTR)
-            return BLINK_FAIL_ERRNO("read a request");
-        count += got > 0 ? (size_t)got : 0;
+        count += got;
     }
     return BLINK_OK;
 }
@@ -124,17 +87,6 @@ static const char *parse_head(exchange_t *exchange)
     return strcmp(target, "/metrics") == 0 ? NULL : "404 Not Found";
 }
 
-static blink_result_t check_is_socket(int fd)
-{
-    struct stat status;
-    if (fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode))
-        return BLINK_OK;
-    return BLINK_FAIL(
-        BLINK_ERR_INVALID_ARGUMENT,
-        "--http answers on a socket that is handed in as standard input, as blinkd-metrics.socket "
-        "does; without --http the metrics are printed");
-}
-
 static blink_result_t send_metrics(exchange_t *exchange, http_render_t *render, void *context)
 {
     char *text;
@@ -155,9 +107,9 @@ static blink_result_t send_metrics(exchange_t *exchange, http_render_t *render, 
 
 blink_result_t http_answer(int socket_fd, http_render_t *render, void *context)
 {
-    exchange_t exchange = {.fd = socket_fd};
+    exchange_t exchange = {.connection.fd = socket_fd};
     const char *status = NULL;
-    BLINK_TRY(check_is_socket(socket_fd));
+    BLINK_TRY(connection_check(socket_fd, "--http", "blinkd-metrics.socket", "the metrics are printed"));
     BLINK_TRY(read_head(&exchange, &status));
     if (!status)
         status = parse_head(&exchange);
