@@ -1,8 +1,12 @@
 """blinkctl ops, and what the log says of the ops of a communicator that is lost."""
+import glob
 import json
+import os
+import re
 import unittest
 
 from harness import BLINKCTL, IntegrationTest, new_id
+from test_metrics import needs
 
 SHORT = "allreduce:100:float32:sum"
 REMEMBERED = 1024
@@ -90,6 +94,15 @@ class OpsTest(IntegrationTest):
         self.assertRegex(daemon.stderr(), r"communicator 1: its oldest op is allreduce 2 of 400 bytes, begun "
                          r"[\d.e+-]+ s ago, to which 1 of 2 ranks here have come: it lacks rank 1\n")
         self.assertIn("communicator 1: its last op to end was allreduce 1 of 400 bytes, ", daemon.stderr())
+
+    def test_probes_are_in_the_daemon_where_their_header_was(self):
+        needs("sys/sdt.h", glob.glob("/usr/include/**/sys/sdt.h", recursive=True), "systemtap-sdt-dev")
+        status, notes, err = self.run_command(["readelf", "--notes", "--wide", os.environ["BLINKD"]])
+        self.assertEqual(status, 0, err)
+        probes = re.findall(r"Provider: blink\n +Name: (\w+)\n.*\n +Arguments: (.*)", notes)
+        self.assertEqual({(name, len(arguments.split())) for name, arguments in probes},
+                         {("op_submitted", 4), ("op_started", 4), ("op_ended", 6), ("comm_made", 3),
+                          ("comm_lost", 3)})
 
     def test_what_is_not_there_is_named(self):
         daemon = self.daemon()

@@ -1,5 +1,6 @@
 #include "control/comms/gathering.h"
 
+#include "base/probe.h"
 #include "control/comms/children.h"
 #include "control/comms/place.h"
 #include "control/gather/terms.h"
@@ -186,6 +187,7 @@ blink_result_t gathering_complete(roster_t *roster, fabric_t *fabric, const engi
     turns_count(&control->turns, roster->rank_count);
     tenant_event(roster->tenant, EVENT_COMM_MADE, roster->number, roster->title, LOG_LEVEL_INFO,
                  "%u ranks, algorithm %s", roster->rank_count, blink_name_algorithm(roster->algorithm));
+    PROBE3(comm_made, roster->number, roster->tenant->uid, roster->rank_count);
     LIST_FOR_EACH (link, &roster->joined)
         reply_joined(CONTAINER_OF(link, member_t, of_joined), remote != NULL);
     arm_gathering_timer(control->rosters);

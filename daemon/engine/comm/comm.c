@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/probe.h"
 #include "engine/client/client.h"
 #include "engine/client/stored.h"
 #include "engine/loop.h"
@@ -67,6 +68,7 @@ void comm_end(engine_comm_t *comm, comm_ender_t ender, blink_result_t reason, co
     snprintf(comm->end_text, sizeof(comm->end_text), "%s", text);
     const event_of_t lost = {
         .kind = EVENT_COMM_LOST, .uid = comm->uid, .comm = comm->comm, .subject = comm->title};
+    PROBE3(comm_lost, comm->comm, comm->uid, reason);
     event_log(&lost, LOG_LEVEL_INFO, "%s", text);
     record_log(comm, &lost);
     sweep_begin(comm);

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/counter.h"
+#include "base/probe.h"
 #include "engine/client/client.h"
 #include "engine/loop.h"
 #include "engine/op/match.h"
@@ -133,6 +134,7 @@ void op_enter(comm_op_t *op, op_state_t state)
     } else if (state == OP_PLANNING) {
         list_append(&op->program->waiting, &op->of_state);
     } else if (state == OP_RUNNING) {
+        PROBE4(op_started, comm->comm, op->sequence, op->signature.opcode, op->shape.payload_bytes);
         list_append(&comm->running, &op->of_state);
     } else if (state == OP_AWAITING) {
         keep_with_client(op);
@@ -267,6 +269,7 @@ void op_add_entry(op_entry_t *entry, op_batch_t *batch)
     entry->batch = batch;
     batch_add(batch, &entry->of_batch);
     entry->came_us = us_between(op->began_us, op->comm->engine->now_us);
+    PROBE4(op_submitted, op->comm->comm, op->sequence, entry->rank->rank, op->signature.opcode);
     op->submitted_count++;
 }
 
@@ -435,6 +438,8 @@ static void op_end(comm_op_t *op, blink_result_t result)
     op->result = result;
     op->ended_us = clock_us();
     record_ended(op);
+    PROBE6(op_ended, op->comm->comm, op->sequence, op->signature.opcode, op->shape.payload_bytes, op->result,
+           op->ended_us - op->began_us);
 }
 
 void op_succeed(comm_op_t *op)
