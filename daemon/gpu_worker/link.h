@@ -119,8 +119,9 @@ typedef struct gpu_request {
  * Errors of IMPORT and IMPORT_MORE: INVALID_ARGUMENT (memory of another GPU; less memory than the extent
  * says), PERMISSION (an IPC handle where they are not accepted), UNSUPPORTED (what the driver does not take:
  * a handle that is none, stale, the worker's own, or of a process in another PID namespace, such as a
- * container's; several extents that cannot be mapped side by side, which only VMM can), NO_MEMORY, SYSTEM.
- * The text names the extent. With extents of several requests all must be whole allocations.
+ * container's; memory that GPUs here may not use; several extents that cannot be mapped side by side, which
+ * only VMM can), NO_MEMORY, SYSTEM. The text names the extent. With extents of several requests all must be
+ * whole allocations.
  */
 typedef struct gpu_reply {
     uint64_t token;

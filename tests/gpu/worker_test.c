@@ -421,6 +421,26 @@ static void test_handles_that_lead_nowhere(void **state)
     assert_int_equal(harness_stop(&service), 0);
 }
 
+/* A handle that leads somewhere, to memory of which the driver will not let the worker's GPUs use any. */
+static void test_memory_that_gpus_may_not_use(void **state)
+{
+    static const char *const environment[] = {
+        "STANDIN_CUDA_GPUS=1", "STANDIN_CUDA_FAIL=cuMemSetAccess:1,cuMemPoolSetAccess:1", NULL};
+    harness_t service;
+    gpu_extent_t extent = vmm_extent(1), pooled;
+    int fd, pool_fd;
+    (void)state;
+    harness_start(&service, (gpu_start_t){0}, environment);
+    own_vmm(1, &fd);
+    own_pooled(4096, &pool_fd, &pooled);
+
+    assert_refused(import(&service, &extent, 1, &fd, 1), BLINK_ERR_UNSUPPORTED,
+                   "the driver does not take it: cuMemSetAccess");
+    assert_refused(import(&service, &pooled, 1, &pool_fd, 1), BLINK_ERR_UNSUPPORTED,
+                   "the driver does not take it: cuMemPoolSetAccess");
+    assert_int_equal(harness_stop(&service), 0);
+}
+
 static void test_stale_ipc_handle(void **state)
 {
     harness_t service;
@@ -632,6 +652,7 @@ int main(int argument_count, char **arguments)
         cmocka_unit_test(test_ipc_handle_twice),
         cmocka_unit_test(test_ipc_where_it_is_not_accepted),
         cmocka_unit_test(test_handles_that_lead_nowhere),
+        cmocka_unit_test(test_memory_that_gpus_may_not_use),
         cmocka_unit_test(test_stale_ipc_handle),
         cmocka_unit_test(test_less_memory_than_was_said),
         cmocka_unit_test(test_memory_of_another_gpu),

@@ -73,12 +73,12 @@ static blink_result_t check_vmm(const worker_t *worker, uint32_t gpu, const gpu_
 {
     CUmemAllocationProp properties;
     size_t granularity = 1;
-    CUDA_DRIVER_TRY(worker->cu, cuMemGetAllocationPropertiesFromHandle, &properties, handle);
+    WORKER_IMPORT_TRY(worker, cuMemGetAllocationPropertiesFromHandle, &properties, handle);
     if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the memory is not on a GPU");
     properties.location.id = worker->gpus[gpu].device;
-    CUDA_DRIVER_TRY(worker->cu, cuMemGetAllocationGranularity, &granularity, &properties,
-                    CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    WORKER_IMPORT_TRY(worker, cuMemGetAllocationGranularity, &granularity, &properties,
+                      CU_MEM_ALLOC_GRANULARITY_MINIMUM);
     if (extent->allocation_bytes % granularity != 0)
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "no allocation has %" PRIu64 " bytes: a page is %zu",
                           extent->allocation_bytes, granularity);
@@ -89,10 +89,8 @@ blink_result_t worker_open_vmm(worker_t *worker, uint32_t gpu, const gpu_extent_
                                CUmemGenericAllocationHandle *handle)
 {
     CUmemGenericAllocationHandle opened;
-    CUresult imported = worker->cu->cuMemImportFromShareableHandle(&opened, (void *)(intptr_t)fd,
-                                                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    if (imported != CUDA_SUCCESS)
-        return worker_import_fail(worker, "cuMemImportFromShareableHandle", imported);
+    WORKER_IMPORT_TRY(worker, cuMemImportFromShareableHandle, &opened, (void *)(intptr_t)fd,
+                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     blink_result_t result = check_vmm(worker, gpu, extent, opened);
     if (result != BLINK_OK) {
         worker_log_failure(worker, "cuMemRelease", worker->cu->cuMemRelease(opened));
@@ -109,11 +107,9 @@ static blink_result_t open_pointer(worker_t *worker, uint32_t gpu, const gpu_ext
 {
     CUmemAccessDesc access[GPU_MAX];
     CUmemPoolPtrExportData data;
-    CUDA_DRIVER_TRY(worker->cu, cuMemPoolSetAccess, pool, access, worker_accessors(worker, gpu, access));
+    WORKER_IMPORT_TRY(worker, cuMemPoolSetAccess, pool, access, worker_accessors(worker, gpu, access));
     memcpy(&data, extent->handle, sizeof(data));
-    CUresult imported = worker->cu->cuMemPoolImportPointer(address, pool, &data);
-    if (imported != CUDA_SUCCESS)
-        return worker_import_fail(worker, "cuMemPoolImportPointer", imported);
+    WORKER_IMPORT_TRY(worker, cuMemPoolImportPointer, address, pool, &data);
     return BLINK_OK;
 }
 
@@ -121,10 +117,8 @@ blink_result_t worker_open_pool(worker_t *worker, uint32_t gpu, const gpu_extent
                                 CUmemoryPool *pool, CUdeviceptr *address)
 {
     BLINK_TRY(worker_select(worker, &worker->gpus[gpu]));
-    CUresult imported = worker->cu->cuMemPoolImportFromShareableHandle(
-        pool, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    if (imported != CUDA_SUCCESS)
-        return worker_import_fail(worker, "cuMemPoolImportFromShareableHandle", imported);
+    WORKER_IMPORT_TRY(worker, cuMemPoolImportFromShareableHandle, pool, (void *)(intptr_t)fd,
+                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     *address = 0;
     blink_result_t result = open_pointer(worker, gpu, extent, *pool, address);
     if (result == BLINK_OK)
@@ -193,9 +187,7 @@ static blink_result_t open_handle(worker_t *worker, uint32_t gpu, const gpu_exte
     CUipcMemHandle handle;
     memcpy(&handle, extent->handle, sizeof(handle));
     BLINK_TRY(worker_select(worker, &worker->gpus[gpu]));
-    CUresult opened = worker->cu->cuIpcOpenMemHandle(address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    if (opened != CUDA_SUCCESS)
-        return worker_import_fail(worker, "cuIpcOpenMemHandle", opened);
+    WORKER_IMPORT_TRY(worker, cuIpcOpenMemHandle, address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     return check_handle(worker, gpu, extent, *address);
 }
 

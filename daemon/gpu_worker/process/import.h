@@ -6,7 +6,8 @@
 
 #include "gpu_worker/process/gpu.h"
 
-/* The allocation behind a descriptor, for cuMemMap(). Errors: INVALID_ARGUMENT, NO_MEMORY, SYSTEM. */
+/* The allocation behind a descriptor, for cuMemMap(). Errors: INVALID_ARGUMENT, NO_MEMORY, UNSUPPORTED (the
+ * driver does not take it). */
 blink_result_t worker_open_vmm(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent, int fd,
                                CUmemGenericAllocationHandle *handle);
 
@@ -25,8 +26,16 @@ void worker_close_ipc(worker_t *worker, uint32_t gpu, CUdeviceptr address);
  * another's), UNSUPPORTED (the driver does not tell). */
 blink_result_t worker_check_gpu(const worker_t *worker, uint32_t gpu, CUdeviceptr address);
 
-/* Fail over a handle that leads nowhere: INVALID_ARGUMENT, or NO_MEMORY. */
+/* Fail over memory that the driver does not take: UNSUPPORTED, for which clients stage it, or NO_MEMORY. */
 blink_result_t worker_import_fail(const worker_t *worker, const char *call, CUresult result);
+
+/* Make a call of the driver's about a client's memory; if it fails, return that from the calling function. */
+#define WORKER_IMPORT_TRY(worker, call, ...)                                                                 \
+    do {                                                                                                     \
+        CUresult worker_import_result = (worker)->cu->call(__VA_ARGS__);                                     \
+        if (worker_import_result != CUDA_SUCCESS)                                                            \
+            return worker_import_fail((worker), #call, worker_import_result);                                \
+    } while (0)
 
 /* Log a call that failed while memory was given back, if it did. */
 void worker_log_failure(const worker_t *worker, const char *call, CUresult result);

@@ -112,8 +112,8 @@ static blink_result_t open_mapped(const worker_t *worker, const gpu_request_t *r
                                   uint64_t bytes)
 {
     CUmemAccessDesc access[GPU_MAX];
-    CUDA_DRIVER_TRY(worker->cu, cuMemSetAccess, address, bytes, access,
-                    worker_accessors(worker, request->gpu, access));
+    WORKER_IMPORT_TRY(worker, cuMemSetAccess, address, bytes, access,
+                      worker_accessors(worker, request->gpu, access));
     for (uint32_t i = 0; i < request->extent_count; i++) {
         blink_result_t result = worker_check_gpu(worker, request->gpu, address);
         if (result != BLINK_OK)
@@ -140,7 +140,7 @@ static blink_result_t reserve(const worker_t *worker, const gpu_request_t *reque
 {
     import->offset_bytes = request->extents[0].offset_bytes;
     BLINK_TRY(sum_bytes(request, &import->bytes));
-    CUDA_DRIVER_TRY(worker->cu, cuMemAddressReserve, &import->address, import->bytes, 0, 0, 0);
+    WORKER_IMPORT_TRY(worker, cuMemAddressReserve, &import->address, import->bytes, 0, 0, 0);
     return BLINK_OK;
 }
 
