@@ -1,6 +1,7 @@
 /* blinkctl ras: what NCCL's RAS would tell of the communicators, printed or to its collectors. */
 #include "ctl/ctl.h"
 
+#include "base/command_line.h"
 #include "ctl/host.h"
 #include "ctl/ras/protocol.h"
 #include "ctl/ras/view.h"
@@ -78,7 +79,7 @@ blink_result_t ctl_ras(int argc, char **argv, ctl_options_t *common)
                "the JSON of NCCL's RAS. docs/observe.md tells how its collectors are served.",
         .children = children};
     ras_options_t options = {.common = common};
-    argp_parse(&argp, argc, argv, 0, NULL, &options);
+    command_line_parse(&argp, argc, argv, 0, &options);
     if (host_is_all(common))
         return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "the report is of one host: name it, or ask on each");
     return options.serve ? ras_answer(STDIN_FILENO, render, common)
