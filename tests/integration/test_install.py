@@ -11,6 +11,26 @@ from harness import LIMIT_S, IntegrationTest
 
 TOP = pathlib.Path(__file__).parents[2]
 PAGE = TOP / "docs" / "program.md"
+HEADER = TOP / "client" / "include" / "blink" / "blink.h"
+EXAMPLES = """
+#include <blink/blink.h>
+#include <stdio.h>
+#include <stdlib.h>
+{check}
+static blink_stream_t stream;
+static void cudaStreamSynchronize(blink_stream_t waited)
+{{
+    (void)waited;
+}}
+
+int main(void)
+{{
+    int rank = 0, rank_count = 1;
+    {code}
+    blink_close(context);
+    return 0;
+}}
+"""
 COMPLETE = """
 COMP_WORDS=("${@:2}") COMP_CWORD=$(($# - 2))
 source "$1"
@@ -62,9 +82,9 @@ class InstallTest(IntegrationTest):
             packed = any(path.match(pattern) for path in within for pattern in listed)
             self.assertTrue(packed, f"{within[-1]} is in no package: name it in debian/")
 
-    def test_example_of_the_page_builds_as_shown_and_runs(self):
+    def build_and_run(self, text):
+        """What a program in C prints, with the installed library and a daemon."""
         prefix = self.install()
-        text = re.search(r"```c\n(.*?)```", PAGE.read_text(), re.S)[1]
         source = self.write_file("example.c", text)
         program = source.removesuffix(".c")
         packages = next(prefix.rglob("blinkclient.pc")).parent
@@ -73,15 +93,37 @@ class InstallTest(IntegrationTest):
             ["pkg-config", "--cflags", "--libs", "blinkclient"], env=environment, text=True,
         ).split()
         sanitize = [f"-fsanitize={os.environ['SANITIZE']}"] if os.environ.get("SANITIZE") else []
-        status, _, err = self.run_command(["cc", source, *flags, *sanitize, "-o", program])
+        status, _, err = self.run_command(["cc", "-Wall", "-Werror", source, *flags, *sanitize, "-o", program])
         self.assertEqual(status, 0, err)
         daemon = self.daemon()
         libraries = str(next(prefix.rglob("libblinkclient.so")).parent)
         done = subprocess.run(
             [program], env=dict(os.environ, BLINK_SOCKET=daemon.socket, LD_LIBRARY_PATH=libraries),
-            capture_output=True, text=True, timeout=LIMIT_S, check=True,
+            capture_output=True, text=True, timeout=LIMIT_S, check=False,
         )
-        self.assertEqual(sorted(done.stdout.splitlines()), [f"rank {rank}: 6" for rank in range(4)])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_example_of_the_page_builds_as_shown_and_runs(self):
+        out = self.build_and_run(re.search(r"```c\n(.*?)```", PAGE.read_text(), re.S)[1])
+        self.assertEqual(sorted(out.splitlines()), [f"rank {rank}: 6" for rank in range(4)])
+
+    def test_examples_of_the_header(self):
+        """Each part has one; they build one after the other, and run on a rank that is alone."""
+        body = {}
+        for part in re.split(r"^/\* ---- ", HEADER.read_text(), flags=re.M)[1:]:
+            name = part.split(" ----", maxsplit=1)[0]
+            blocks = re.findall(r"^ \*\n((?: \*     .*\n)+)", part, re.M)
+            code = [re.sub(r"^ \*     ", "", block, flags=re.M) for block in blocks]
+            self.assertTrue(code, f"no example of {name}")
+            body[name] = code
+        survivors = body["communicators"].pop()
+        body["communicators"].insert(0, "blink_unique_id_t id;\nCHECK(blink_get_unique_id(context, &id));\n")
+        body["reductions"], body["collectives"] = body["collectives"], body["reductions"]
+        body["streams"] = ["if (stream) {\n", *body["streams"], "}\n"]
+        check = re.search(r"#define CHECK.*?while \(0\)\n", PAGE.read_text(), re.S)[0]
+        code = "".join("".join(blocks) for blocks in body.values())
+        self.build_and_run(EXAMPLES.format(check=check, code=code + survivors))
 
     def help_of(self, *command):
         unbroken = dict(os.environ, ARGP_HELP_FMT="rmargin=9999")

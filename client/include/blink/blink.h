@@ -153,6 +153,13 @@ uint32_t blink_datatype_bytes(uint32_t datatype);
  * FLUX_JOB_ID, TORCHELASTIC_RUN_ID and PMIX_NAMESPACE that is set.
  * @param socket_path  NULL: the environment variable BLINK_SOCKET if set, else /run/blinkd/blinkd.sock.
  * @param context      receives a context; blink_close() frees it.
+ *
+ *     blink_context_t *context;
+ *     if (blink_open(NULL, &context) != BLINK_OK) {
+ *         fprintf(stderr, "%s\n", blink_last_error());
+ *         return 1;
+ *     }
+ *
  * Errors: BLINK_ERR_CONNECT (nobody listens; names the path), BLINK_ERR_PROTOCOL (versions do not meet; names
  * both), BLINK_ERR_INVALID_ARGUMENT (BLINK_DAEMON_TIMEOUT, BLINK_DEBUG, BLINK_ALGORITHM or BLINK_TIMEOUT is
  * not what it should be; names the variable, its value and what would be right), BLINK_ERR_QUOTA,
@@ -189,6 +196,11 @@ blink_result_t blink_nop(blink_context_t *context, blink_op_t **op);
  * Allocate `bytes` bytes of zeroed, page-aligned memory that the daemon can reach (a memfd, with huge pages
  * where the system grants them). Waits for the daemon's answer.
  * @param address  receives the memory; blink_mem_free() or blink_close() frees it.
+ *
+ *     void *memory;
+ *     CHECK(blink_mem_alloc(context, 1000 * sizeof(float), &memory));
+ *     float *values = memory;
+ *
  * Errors: BLINK_ERR_QUOTA, BLINK_ERR_SYSTEM.
  */
 blink_result_t blink_mem_alloc(blink_context_t *context, size_t bytes, void **address);
@@ -273,6 +285,12 @@ blink_result_t blink_get_unique_id(blink_context_t *context, blink_unique_id_t *
  * @param rank    0 to rank_count - 1, another on each rank.
  * @param config  NULL for defaults.
  * @param comm    receives a handle; blink_comm_destroy() frees it.
+ *
+ *     blink_comm_t *comm;
+ *     blink_comm_config_t config = BLINK_COMM_CONFIG_INIT;
+ *     config.name = "gradients";
+ *     CHECK(blink_comm_init_rank(context, &id, rank_count, rank, &config, &comm));
+ *
  * Errors: BLINK_ERR_MISMATCH (rank counts, algorithms or timeouts differ between ranks), BLINK_ERR_EXISTS
  * (the rank or its device is taken already; the ranks that joined are not harmed), BLINK_ERR_NOT_FOUND (no
  * such device), BLINK_ERR_UNSUPPORTED (some devices are on GPUs, others on the host), BLINK_ERR_SYSTEM (the
@@ -502,6 +520,14 @@ blink_result_t blink_comm_device(const blink_comm_t *comm, int *device);
  * @param scalar  one element of `datatype`, in memory of the host or of the rank's GPU; copied now, so what
  *                writes it must have ended.
  * @param redop   receives the operator, valid for `comm` until blink_redop_destroy() or blink_comm_destroy().
+ *
+ *     float weight = 1.0f / (float)rank_count;
+ *     blink_redop_t weighted;
+ *     CHECK(blink_redop_create_pre_mul_sum(comm, &weight, BLINK_FLOAT32, &weighted));
+ *     CHECK(blink_all_reduce(values, values, 1000, BLINK_FLOAT32, weighted, comm, &op));
+ *     CHECK(blink_wait(op));
+ *     CHECK(blink_redop_destroy(comm, weighted));
+ *
  * Errors: BLINK_ERR_QUOTA (more than 65,536 operators live), BLINK_ERR_SYSTEM (the GPU does not give the
  * scalar).
  */
@@ -519,6 +545,10 @@ blink_result_t blink_redop_destroy(blink_comm_t *comm, blink_redop_t redop);
  * caller's, freed by blink_wait() and blink_wait_all(), or by the blink_test(), blink_wait_for() or
  * blink_wait_any() that reports it done. A count of zero succeeds and moves nothing, buffers may then be
  * NULL. `count` is in elements of one block: what one rank gives or gets.
+ *
+ *     blink_op_t *op;
+ *     CHECK(blink_all_reduce(values, values, 1000, BLINK_FLOAT32, BLINK_SUM, comm, &op));
+ *     CHECK(blink_wait(op)); // all ranks have the sum in `values`
  *
  * Memory. Buffers of blink_mem_alloc() or blink_mem_register() are read and written in place. Any other
  * memory works too: the library copies it through a staging region of the daemon, a piece at a time while the
@@ -678,6 +708,12 @@ blink_result_t blink_barrier(blink_comm_t *comm, blink_op_t **op);
  * mixed, and start only when the whole group is there; small ones share the start. Groups nest: the outermost
  * end counts.
  *
+ *     CHECK(blink_group_start());
+ *     CHECK(blink_send(&values[0], 1, BLINK_FLOAT32, (rank + 1) % rank_count, comm, NULL));
+ *     CHECK(blink_recv(&values[1], 1, BLINK_FLOAT32, (rank + rank_count - 1) % rank_count, comm, NULL));
+ *     CHECK(blink_group_end(&op));
+ *     CHECK(blink_wait(op));
+ *
  * A call that fails in a group (a bad argument, say) fails the whole group: nothing of it is submitted, and
  * blink_group_end() returns that error.
  */
@@ -701,6 +737,11 @@ blink_result_t blink_group_end(blink_op_t **op);
  * and the stream goes on when it has ended. They return at once and no thread of the host waits. Only for
  * communicators whose devices are GPUs; the stream belongs to the rank's GPU. A rank's ops are ordered by
  * their submission, whatever their streams are.
+ *
+ *     CHECK(blink_all_reduce_on(values, values, 1000, BLINK_FLOAT32, BLINK_SUM, comm, stream));
+ *     cudaStreamSynchronize(stream);
+ *     blink_result_t result;
+ *     CHECK(blink_comm_async_error(comm, &result)); // how it went is in `result`
  *
  * There is no op to wait for: synchronise with the stream. An op that fails lets its stream go on, leaves its
  * receive buffer undefined, and blink_comm_async_error() says why from then on.
@@ -781,6 +822,11 @@ blink_result_t blink_wait(blink_op_t *op);
 
 /**
  * The same, but for no longer than `timeout_ms` milliseconds.
+ *
+ *     CHECK(blink_barrier(comm, &op));
+ *     while (blink_wait_for(&op, 1000) == BLINK_ERR_TIMEOUT && op)
+ *         fprintf(stderr, "still waiting\n");
+ *
  * @param op  becomes NULL when the op has ended, and is freed. Else the result is BLINK_ERR_TIMEOUT, and the
  * op is still under way and may be waited for again.
  */
