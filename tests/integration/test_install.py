@@ -93,7 +93,8 @@ class InstallTest(IntegrationTest):
             ["pkg-config", "--cflags", "--libs", "blinkclient"], env=environment, text=True,
         ).split()
         sanitize = [f"-fsanitize={os.environ['SANITIZE']}"] if os.environ.get("SANITIZE") else []
-        status, _, err = self.run_command(["cc", "-Wall", "-Werror", source, *flags, *sanitize, "-o", program])
+        command = ["cc", "-Wall", "-Werror", source, *flags, *sanitize, "-o", program]
+        status, _, err = self.run_command(command)
         self.assertEqual(status, 0, err)
         daemon = self.daemon()
         libraries = str(next(prefix.rglob("libblinkclient.so")).parent)
