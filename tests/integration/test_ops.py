@@ -104,6 +104,16 @@ class OpsTest(IntegrationTest):
                          {("op_submitted", 4), ("op_started", 4), ("op_ended", 6), ("comm_made", 3),
                           ("comm_lost", 3)})
 
+    def test_profilers_see_what_a_thread_calls(self):
+        needs("NVTX", "NVTX_TOOL" in os.environ, "nvidia-cuda-toolkit")
+        environment = {**os.environ, "NVTX_INJECTION64_PATH": os.environ.get("NVTX_TOOL", "")}
+        rank = self.start_rank(self.daemon(), new_id(), 1, 0, [SHORT], env=environment)
+        self.assert_all_ok(rank.finish())
+        ranges = [line for line in rank.stderr().splitlines() if line.startswith("range ")]
+        at = ranges.index("range blink_all_reduce")
+        self.assertIn("range blink_wait", ranges[at + 2:])
+        self.assertEqual(ranges.count("range ends") * 2, len(ranges), ranges)
+
     def test_what_is_not_there_is_named(self):
         daemon = self.daemon()
         for arguments, expected, text in ((["9"], 1, "no communicator 9 "), ([], 2, "of which communicator?"),

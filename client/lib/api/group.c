@@ -3,6 +3,7 @@
 
 #include "base/vec.h"
 #include "context/comm.h"
+#include "environment/range.h"
 #include "submit/wait.h"
 
 #include <stdio.h>
@@ -234,5 +235,8 @@ blink_result_t group_end(blink_op_t **op)
 
 blink_result_t blink_group_end(blink_op_t **op)
 {
-    return CALL_RESULT(group_end(op));
+    range_begin("blink_group_end");
+    blink_result_t result = group_end(op);
+    range_end();
+    return CALL_RESULT(result);
 }

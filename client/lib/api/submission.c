@@ -4,6 +4,7 @@
 #include "api/group.h"
 #include "collective.h"
 #include "context/comm.h"
+#include "environment/range.h"
 
 blink_result_t call_check_handle(const char *name, const void *object, const char *what, blink_op_t **op)
 {
@@ -199,7 +200,7 @@ static blink_result_t submit(const call_t *call)
     return submit_on_host(call, &sqe, &in, &out);
 }
 
-blink_result_t call_enter(const call_t *call)
+static blink_result_t enter(const call_t *call)
 {
     if (!call->on_stream || group_active())
         return group_note(submit(call));
@@ -207,6 +208,14 @@ blink_result_t call_enter(const call_t *call)
     BLINK_TRY(blink_group_start());
     (void)group_note(submit(call));
     return group_end(NULL);
+}
+
+blink_result_t call_enter(const call_t *call)
+{
+    range_begin(collective_function(call->opcode));
+    blink_result_t result = enter(call);
+    range_end();
+    return result;
 }
 
 blink_result_t call_submit(const call_t *call)

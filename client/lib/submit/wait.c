@@ -3,6 +3,7 @@
 #include "submit/wait.h"
 
 #include "base/clock.h"
+#include "environment/range.h"
 
 #include <sched.h>
 
@@ -125,8 +126,10 @@ void ops_drain(ops_t *ops, const ops_queue_t *queue)
 
 bool ops_await(blink_op_t *op, uint64_t deadline_ns)
 {
+    range_begin("blink_wait");
     while (op && await_until(op->ops, &(awaited_t){op_over, op}, deadline_ns))
         op = op->rest;
+    range_end();
     return !op;
 }
 
@@ -188,9 +191,11 @@ size_t ops_await_any(blink_op_t **ops, size_t count)
     if (first == count)
         return count;
     ops_t *context = visit_contexts(&several, false);
+    range_begin("blink_wait_any");
     if (context)
         await(context, &(awaited_t){any_over, &several});
     else
         await_of_contexts(&several, ring_wait_policy(&ops[first]->ops->engine.ring));
+    range_end();
     return several.over;
 }
