@@ -3,6 +3,7 @@
 #include "base/value.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define NAME_BYTES 256 /* with a user before it, and a NUL; names of hosts have 253 characters at most */
@@ -75,4 +76,11 @@ void run_take_hosts(struct argp_state *state, run_options_t *options, const char
     }
     if (options->host_count == 0)
         argp_error(state, "--hosts: no host is named");
+}
+
+void run_free_hosts(run_options_t *options)
+{
+    for (uint32_t i = 0; i < options->host_count; i++)
+        free(options->hosts[i]);
+    options->host_count = 0;
 }

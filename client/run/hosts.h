@@ -13,4 +13,7 @@
  * Exits with what is wrong, as argp_error() does. */
 void run_take_hosts(struct argp_state *state, run_options_t *options, const char *list);
 
+/** After which there are none. */
+void run_free_hosts(run_options_t *options);
+
 #endif

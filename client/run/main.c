@@ -1,4 +1,5 @@
 /* blinkrun: starts the ranks of a program, here or on other hosts, and leaves nothing behind. */
+#include "run/hosts.h"
 #include "run/start.h"
 
 #include <fcntl.h>
@@ -45,6 +46,7 @@ int main(int argc, char **argv)
     }
     int status = run(&options, &watch);
     free(watch.children);
+    run_free_hosts(&options);
     watch_close(&watch);
     if (watch.caught != 0 && !options.is_node) { /* end as who sent it expects */
         sigset_t set;

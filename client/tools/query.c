@@ -158,16 +158,20 @@ static blink_result_t ask_rest(query_t *query, const Blinkwire__Query *question,
 
 blink_result_t query_ask_for(query_t *query, const Blinkwire__Query *question, Blinkwire__Reply **reply)
 {
+    Blinkwire__Reply *first;
     query->answer_bytes = 0;
-    BLINK_TRY(ask_page(query, question, 0, reply));
-    blink_result_t result = check_host(query, question, (*reply)->query);
+    *reply = NULL;
+    BLINK_TRY(ask_page(query, question, 0, &first));
+    blink_result_t result = check_host(query, question, first->query);
     if (result == BLINK_OK)
-        result = ask_rest(query, question, (*reply)->query);
-    if (result == BLINK_OK)
-        pages_settle((*reply)->query);
-    else
-        blinkwire__reply__free_unpacked(*reply, NULL);
-    return result;
+        result = ask_rest(query, question, first->query);
+    if (result != BLINK_OK) {
+        blinkwire__reply__free_unpacked(first, NULL);
+        return result;
+    }
+    pages_settle(first->query);
+    *reply = first;
+    return BLINK_OK;
 }
 
 blink_result_t query_ask(query_t *query, Blinkwire__QueryKind kind, Blinkwire__Reply **reply)

@@ -27,7 +27,7 @@ void query_close(query_t *query);
 
 /** Ask one thing, of this host's daemon or, through it, of the host that the question names, page by page;
  * the question's own page is not heeded. (*reply)->query is set; the reply is the caller's:
- * blinkwire__reply__free_unpacked(). Same errors. */
+ * blinkwire__reply__free_unpacked(). Same errors, after which *reply is NULL. */
 blink_result_t query_ask_for(query_t *query, const Blinkwire__Query *question, Blinkwire__Reply **reply);
 blink_result_t query_ask(query_t *query, Blinkwire__QueryKind kind, Blinkwire__Reply **reply);
 

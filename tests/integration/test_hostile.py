@@ -190,7 +190,8 @@ class FrameTest(HostileTest):
         before = self.blinkd.descriptors()
         for _ in range(50):
             self.assertEqual(client.request(raw.WATCH_THREAD, b"", [watched]).code, 0)
-        self.assertEqual(self.blinkd.descriptors(), before)
+        # Connections of tests before may close meanwhile.
+        self.assertLessEqual(self.blinkd.descriptors(), before)
         child.kill()
         self.assertTrue(client.closed_by_daemon())
 

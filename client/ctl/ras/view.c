@@ -14,14 +14,10 @@
 
 /* ---- asking ---- */
 
-/* *reply is only set if there is one. */
 static blink_result_t ask(const ctl_options_t *options, query_t *query, const Blinkwire__Query *question,
                           Blinkwire__Reply **reply)
 {
-    Blinkwire__Reply *answer;
-    BLINK_TRY(host_result(options, query_ask_for(query, question, &answer)));
-    *reply = answer;
-    return BLINK_OK;
+    return host_result(options, query_ask_for(query, question, reply));
 }
 
 /* Ops under way, of communicators whose ranks have all joined. One that is gone since has none. */
