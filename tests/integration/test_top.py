@@ -114,6 +114,7 @@ class TopTest(IntegrationTest):
         daemon, _ = self.busy_daemon()
         text = self.ctl(daemon, "top", "--once", "--delay", "0.25")
         self.assertRegex(text, r"LINK +TO +KIND")
+        self.assertRegex(text, r"PROCESSES +RANKS +RANK OPS/S")
         state = self.ctl_json(daemon, "top", "--once", "--delay", "0.25")
         self.assertEqual(state["schema"], "blink-top/1")
         [comm] = state["comms"]
@@ -130,7 +131,7 @@ class TopTest(IntegrationTest):
             comms = self.ctl_json(daemon, "top", "--once", "--delay", "0.25")["comms"]
             return comms and comms[0]["awaits"]
         self.until(lambda: awaits() == "1")
-        self.assertIn("awaits 1", self.ctl(daemon, "top", "--once", "--delay", "0.25"))
+        self.assertIn("awaits rank 1 ", self.ctl(daemon, "top", "--once", "--delay", "0.25"))
         for rank in ranks:
             rank.kill()
 

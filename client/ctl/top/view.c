@@ -52,7 +52,8 @@ static void achieved_cells(table_t *table, const top_comm_t *row)
 
 static table_t *table_of_jobs(const top_sample_t *sample)
 {
-    static const char *const headers[] = {"USER", "JOB", "PROCESSES", "COMMS", "OPS/S", "OPS", "REGISTERED"};
+    static const char *const headers[] = {"USER",       "JOB",      "PROCESSES", "RANKS",
+                                          "RANK OPS/S", "RANK OPS", "REGISTERED"};
     char user[USER_BYTES], bytes[HUMAN_BYTES];
     table_t *table = table_create("llrrrrr", headers);
     for (size_t i = 0; i < sample->jobs.count; i++) {
@@ -78,7 +79,7 @@ static void comm_cells(table_t *table, const top_comm_t *row, bool wide)
         table_cell(table, "%s", user_name(comm->uid, user));
     table_cell(table, "%u", comm->rank_count);
     if (*row->awaits)
-        table_cell(table, "awaits %s", row->awaits);
+        table_cell(table, "awaits %s %s", strchr(row->awaits, ',') ? "ranks" : "rank", row->awaits);
     else
         table_cell(table, "%s", comm->state);
     rate_cell(table, row->ops_per_s);
