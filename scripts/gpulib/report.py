@@ -4,7 +4,8 @@ from figurelib.text import number, size, table, wrap
 
 from .results import (ALLREDUCE_BYTES, COLLECTIVES, COLLECTIVES_BYTES, COLLECTIVES_DEVICES, DEVICES, GRAPH,
                       MPS, MiB, PROTOCOLS, PROTOCOLS_BYTES,
-                      PROTOCOLS_DEVICES, PROTOCOLS_TOPOLOGY, SHARINGS, STREAM, WAITED, Cell)
+                      PROTOCOLS_DEVICES, PROTOCOLS_TOPOLOGY, SHARINGS, STREAM, SWITCH_BYTES,
+                      SWITCH_FLAGS, WAITED, Cell)
 
 NOT_MEASURED = "not measured"
 COPY_BAR, COPY_BAR_BYTES = 0.85, 256 * MiB
@@ -143,6 +144,24 @@ def protocols_chart(results):
                        series, names, log_y=True)
 
 
+def switches_section(results, notes):
+    rows = []
+    for count in SWITCH_BYTES:
+        row = [size(count, 1024)]
+        for plan in SWITCH_FLAGS:
+            cell = Cell(plan, STREAM, "allreduce", results.gpu_count, count)
+            time_us = results.time_us(cell)
+            bus = time_us and 2 * (results.gpu_count - 1) / results.gpu_count * count / time_us / 1e3
+            row += [notes.cell(results, cell, time_us, 1), number(bus, 1)]
+        rows.append(row)
+    headers = ["size"]
+    for plan in SWITCH_FLAGS:
+        headers += [f"{plan}: µs", f"{plan}: bus GB/s"]
+    return ("## By switches that reduce\n\nAllReduce on a stream of all GPUs of the machine, one device each "
+            "(`blinkd --devices cuda:all`): by `--algorithm multicast`, and as the daemon chooses. Bus GB/s "
+            "are nccl-tests'.\n\n" + table(headers, rows))
+
+
 def nccl_section(notes):
     """What nothing measures yet."""
     nccl = notes.missing("NCCL takes one rank per GPU, and these are several devices of one GPU")
@@ -154,7 +173,7 @@ def write(head, results):
     sections = [bars(results, notes), copy_section(results, notes),
                 *(allreduce_section(results, notes, sharing) for sharing in SHARINGS),
                 latency_section(results, notes), collectives_section(results, notes),
-                protocols_section(results, notes), nccl_section(notes)]
+                protocols_section(results, notes), switches_section(results, notes), nccl_section(notes)]
     how = ("Devices are shares of one GPU (`blinkd --devices cuda:0xN`), ranks are processes, memory is "
            "cuMemCreate's, float32, "
            "sum, out of place, every result checked (a sample of those above 4 MiB). A time is the slowest "

@@ -15,6 +15,11 @@ PROTOCOLS = ["simple", "ll", "ll128"]
 PROTOCOLS_TOPOLOGY, PROTOCOLS_DEVICES = "dgx1v", 4
 PROTOCOLS_BYTES = [8 << (3 * i) for i in range(8)]
 
+# All GPUs of the machine, one device each: the plan by switches, beside what is chosen for sums of floats.
+BY_SWITCH, CHOSEN = "multicast", "chosen"
+SWITCH_FLAGS = {BY_SWITCH: ["--algorithm", "multicast"], CHOSEN: []}
+SWITCH_BYTES = [64 * KiB << (4 * i) for i in range(4)]
+
 Cell = collections.namedtuple("Cell", "sharing order collective devices bytes")
 
 
@@ -33,6 +38,7 @@ class Results:
     def __init__(self, why_not):
         self.copy_GBps, self.copy_bytes = None, GiB
         self.why_not = why_not
+        self.gpu_count = 1
         self.times, self.reasons = {}, {}
 
     def add(self, sharing, order, line):
@@ -51,8 +57,9 @@ class Results:
     def refuse_sharing(self, sharing, reason):
         self.reasons[sharing] = reason
 
-    def refuse_protocol(self, protocol, reason):
-        self.reasons[protocol] = reason
+    def refuse_plan(self, plan, reason):
+        """`plan`: a protocol, or one of SWITCH_FLAGS."""
+        self.reasons[plan] = reason
 
     def time_us(self, cell):
         return self.times[cell][0] if cell in self.times else None
