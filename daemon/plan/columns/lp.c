@@ -219,6 +219,38 @@ void plan_lp_cap(plan_lp_t *lp, uint32_t column, double most)
     glp_set_col_bnds(lp->problem, (int)column + 1, GLP_DB, 0.0, most);
 }
 
+/* Give rows placed since the last time their entries of the older columns. */
+static void lp_settle(plan_lp_t *lp)
+{
+    int rows = glp_get_num_rows(lp->problem);
+    for (uint32_t column = 0; rows > lp->settled && column < lp->columns.count; column++) {
+        const lp_entry_t *entries = &lp->entries.items[lp->columns.items[column].first];
+        bool changed = false;
+        for (uint32_t i = 0; i < lp->columns.items[column].count; i++)
+            changed |= lp->place[entries[i].row] > lp->settled;
+        if (changed)
+            lp_place_column(lp, column);
+    }
+    lp->settled = rows;
+}
+
+blink_result_t plan_lp_start(plan_lp_t *lp, const uint32_t *columns, uint32_t count, uint32_t tight)
+{
+    BLINK_TRY(lp_place_all_rows(lp));
+    if (setjmp(lp->trap) != 0)
+        return lp_fatal(lp);
+    glp_error_hook(lp_trap, lp);
+    lp_settle(lp);
+    glp_std_basis(lp->problem);
+    for (uint32_t row = 0; row < lp->row_count; row++)
+        if (row == tight || !(lp->limit[row] > 0.0))
+            glp_set_row_stat(lp->problem, lp->place[row], row == tight ? GLP_NU : GLP_NS);
+    for (uint32_t i = 0; i < count; i++)
+        glp_set_col_stat(lp->problem, (int)columns[i] + 1, GLP_BS);
+    glp_error_hook(NULL, NULL);
+    return BLINK_OK;
+}
+
 /* One run of the simplex method; 0, its error, or the negative status of what it left. */
 static int lp_run(const plan_lp_t *lp, const glp_smcp *control)
 {
@@ -304,21 +336,6 @@ static bool lp_place_broken(plan_lp_t *lp, bool all)
             broken = true;
         }
     return broken;
-}
-
-/* Give rows placed since the last time their entries of the older columns. */
-static void lp_settle(plan_lp_t *lp)
-{
-    int rows = glp_get_num_rows(lp->problem);
-    for (uint32_t column = 0; rows > lp->settled && column < lp->columns.count; column++) {
-        const lp_entry_t *entries = &lp->entries.items[lp->columns.items[column].first];
-        bool changed = false;
-        for (uint32_t i = 0; i < lp->columns.items[column].count; i++)
-            changed |= lp->place[entries[i].row] > lp->settled;
-        if (changed)
-            lp_place_column(lp, column);
-    }
-    lp->settled = rows;
 }
 
 static blink_result_t lp_solve(plan_lp_t *lp)

@@ -214,6 +214,19 @@ blink_result_t pack_master_solve(pack_master_t *m, bool *solved)
     return BLINK_OK;
 }
 
+blink_result_t pack_master_start(pack_master_t *m, const uint32_t *columns, uint32_t tight)
+{
+    uint32_t *basis = malloc((m->goal_count + 1u) * sizeof(*basis));
+    if (!basis)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u goals", m->goal_count);
+    for (uint32_t goal = 0; goal < m->goal_count; goal++)
+        basis[goal] = lp_column(m, columns[goal]);
+    basis[m->goal_count] = 0;
+    blink_result_t result = plan_lp_start(m->lp, basis, m->goal_count + 1, tight);
+    free(basis);
+    return result;
+}
+
 void pack_master_set_worth(pack_master_t *m, double worth)
 {
     for (uint32_t goal = 0; goal < m->goal_count; goal++)
@@ -257,7 +270,7 @@ blink_result_t pack_master_prove(pack_master_t *m, double least_gain, uint32_t *
 
 bool pack_master_near_bound(const pack_master_t *m)
 {
-    return m->rate >= (1.0 - (m->large ? PACK_GAIN_LARGE : m->enough)) * m->best_bound;
+    return m->rate >= (1.0 - (m->large ? fmax(PACK_GAIN_LARGE, m->enough) : m->enough)) * m->best_bound;
 }
 
 blink_result_t pack_master_generate(pack_master_t *m, uint32_t rounds_max, bool *solved)

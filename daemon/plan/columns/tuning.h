@@ -141,6 +141,18 @@
 
 /* A rate as near to its bound is optimal. unit.route. */
 #define ROUTE_ENOUGH 1e-6
+/* The same where ranks are many. H: unequal-64/alltoall. */
+#define ROUTE_ENOUGH_LARGE 0.003
+/* One part in so many of a source's demands is rerouted together; how much sharper the next sweep's prices
+ * are; sweeps that gain nothing before the program is asked. H: hypercube-64/alltoall, torus-128/alltoall. */
+#define ROUTE_TOGETHER    32u
+#define ROUTE_SHARPER     1.3
+#define ROUTE_IDLE_SWEEPS 2u
+/* A program of more demands has less work to do it in, and is not asked where one route for each demand
+ * reaches less than this part of the bound: it would not end. H: torus-128/alltoall, unequal-128/alltoall. */
+#define ROUTE_MANY_DEMANDS 8192u
+#define ROUTE_MANY_WORK    100000000u
+#define ROUTE_HARD         0.75
 /* What one hop of a route costs besides, of the dearest path: of equally cheap routes one of few hops is
  * found. unit.route. */
 #define ROUTE_HOP_PENALTY 1e-10

@@ -80,7 +80,7 @@ static blink_result_t router_init(router_t *r, const topo_t *topo, const plan_t 
     r->master.pricing = &pricing;
     r->master.context = r;
     r->master.unsolved = r->scheduled;
-    r->master.enough = ROUTE_ENOUGH;
+    r->master.enough = r->n > PACK_SMALL_RANKS ? ROUTE_ENOUGH_LARGE : ROUTE_ENOUGH;
     return open_program(r);
 }
 
@@ -206,17 +206,24 @@ static blink_result_t price_routes(void *context, double least_gain, double *cos
 
 /* ---- a first packing ---- */
 
+/* The column that is the walked way of a demand. */
+static blink_result_t take_route(router_t *r, uint32_t demand, uint32_t *route)
+{
+    uint32_t count = 0;
+    BLINK_TRY(trace(r, &r->demands[demand], &count));
+    *route = pack_master_find(&r->master, demand, count);
+    if (*route != PLAN_NONE)
+        return BLINK_OK;
+    *route = (uint32_t)r->master.columns.count;
+    return pack_master_add(&r->master, demand, count);
+}
+
 /* The walked way of a demand once more. */
 static blink_result_t repeat_route(router_t *r, pack_spread_t *loads, uint32_t demand)
 {
     pack_master_t *m = &r->master;
-    uint32_t count = 0;
-    BLINK_TRY(trace(r, &r->demands[demand], &count));
-    uint32_t route = pack_master_find(m, demand, count);
-    if (route == PLAN_NONE) {
-        route = (uint32_t)m->columns.count;
-        BLINK_TRY(pack_master_add(m, demand, count));
-    }
+    uint32_t route = PLAN_NONE;
+    BLINK_TRY(take_route(r, demand, &route));
     m->columns.items[route].value += m->goals[demand].size;
     pack_spread_load(loads, m, route, m->goals[demand].size);
     return BLINK_OK;
@@ -264,6 +271,99 @@ static blink_result_t spread(router_t *r, uint32_t sweeps)
     return result;
 }
 
+/* ---- one route for each demand ---- */
+
+/* Take some demands of one source from their routes, and give each the way that is the cheapest then. */
+static blink_result_t reroute_some(router_t *r, pack_spread_t *loads, double exponent, uint32_t first,
+                                   uint32_t count, uint32_t *chosen)
+{
+    pack_master_t *m = &r->master;
+    uint32_t walked = PLAN_NONE;
+    for (uint32_t i = first; i < first + count; i++)
+        if (chosen[i] != PLAN_NONE)
+            pack_spread_load(loads, m, chosen[i], -(double)m->goals[i].size);
+    loads->most = 0.0;
+    for (uint32_t row = 0; row < m->net->row_count; row++)
+        loads->most = fmax(loads->most, loads->load[row]);
+    pack_spread_price(loads, m, exponent);
+    price_hop(r);
+    for (uint32_t i = first; i < first + count; i++) {
+        BLINK_TRY(walk_demand(r, &r->demands[i], &walked));
+        BLINK_TRY(take_route(r, i, &chosen[i]));
+        pack_spread_load(loads, m, chosen[i], m->goals[i].size);
+    }
+    return BLINK_OK;
+}
+
+/* Give every demand its route anew, the others' being as they are. */
+static blink_result_t reroute_all(router_t *r, pack_spread_t *loads, double exponent, uint32_t *chosen)
+{
+    for (uint32_t first = 0, count; first < r->demand_count; first += count) {
+        for (count = 1; count * ROUTE_TOGETHER < r->n && first + count < r->demand_count &&
+                        r->demands[first + count].from == r->demands[first].from;)
+            count++;
+        BLINK_TRY(reroute_some(r, loads, exponent, first, count, chosen));
+    }
+    return BLINK_OK;
+}
+
+/* The routes chosen are the solution, as much of it as the busiest row allows. */
+static blink_result_t take_chosen(router_t *r, const pack_spread_t *loads, const uint32_t *chosen)
+{
+    pack_master_t *m = &r->master;
+    for (uint32_t route = 0; route < m->columns.count; route++)
+        m->columns.items[route].value = 0.0;
+    m->rate = 1.0 / (loads->most * m->unit_GBps);
+    uint32_t tight = 0;
+    for (uint32_t row = 0; row < m->net->row_count; row++)
+        if (loads->load[row] > loads->load[tight])
+            tight = row;
+    for (uint32_t i = 0; i < r->demand_count; i++)
+        m->columns.items[chosen[i]].value = m->goals[i].size * m->rate;
+    return pack_master_start(m, chosen, tight);
+}
+
+/* Reroute until the best solution is near its bound, or has been the best for some sweeps. */
+static blink_result_t improve(router_t *r, pack_spread_t *loads, uint32_t *chosen)
+{
+    pack_master_t *m = &r->master;
+    uint32_t added = 0;
+    uint32_t idle = 0;
+    double exponent = ROUTE_EXPONENT;
+    pack_master_set_worth(m, 0.0);
+    m->rate = 0.0;
+    do {
+        BLINK_TRY(reroute_all(r, loads, exponent, chosen));
+        idle++;
+        if (1.0 / (loads->most * m->unit_GBps) > (1.0 + ROUTE_NOISE) * m->rate) {
+            BLINK_TRY(take_chosen(r, loads, chosen));
+            idle = 0;
+        }
+        pack_spread_price(loads, m, exponent);
+        BLINK_TRY(pack_master_prove(m, 0.0, &added));
+        exponent *= ROUTE_SHARPER;
+    } while (!pack_master_near_bound(m) && idle < ROUTE_IDLE_SWEEPS && !pack_master_late(m));
+    return BLINK_OK;
+}
+
+/* One route for each demand. A demand is a small part of what its links carry where ranks are many, so such
+ * routes come near to the optimum, and no plan has fewer. */
+static blink_result_t choose_routes(router_t *r)
+{
+    pack_spread_t loads = {0};
+    uint32_t *chosen = malloc((r->demand_count + 1u) * sizeof(*chosen));
+    if (!chosen)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u routes", r->demand_count);
+    for (uint32_t i = 0; i < r->demand_count; i++)
+        chosen[i] = PLAN_NONE;
+    blink_result_t result = pack_spread_init(&loads, &r->master);
+    if (result == BLINK_OK)
+        result = improve(r, &loads, chosen);
+    pack_spread_fini(&loads);
+    free(chosen);
+    return result;
+}
+
 /* ---- a schedule ---- */
 
 /* Only the busiest rows have a price: where all payload crosses some of them, no plan does better. */
@@ -303,9 +403,13 @@ static blink_result_t optimise(router_t *r)
     BLINK_TRY(set_unit(r));
     pack_master_set_worth(m, INFINITY);
     BLINK_TRY(pack_master_prove(m, 0.0, &added));
-    BLINK_TRY(spread(r, 1));
-    plan_lp_allow(m->lp, ROUTE_WORK_MAX);
-    BLINK_TRY(pack_master_generate(m, ROUTE_ROUNDS_MAX, &solved));
+    BLINK_TRY(r->n > PACK_SMALL_RANKS ? choose_routes(r) : spread(r, 1));
+    if (r->n > PACK_SMALL_RANKS && pack_master_near_bound(m))
+        return BLINK_OK;
+    bool many = r->demand_count > ROUTE_MANY_DEMANDS;
+    plan_lp_allow(m->lp, many ? ROUTE_MANY_WORK : ROUTE_WORK_MAX);
+    if (!many || m->rate >= ROUTE_HARD * m->best_bound)
+        BLINK_TRY(pack_master_generate(m, ROUTE_ROUNDS_MAX, &solved));
     return solved || pack_master_late(m) ? BLINK_OK : spread(r, ROUTE_SWEEPS);
 }
 
