@@ -93,7 +93,12 @@ class _Export:
     """A buffer that its object has lent: it neither moves nor goes until this does."""
 
     def __init__(self, value: Any) -> None:
-        self.view = memoryview(value)
+        try:
+            self.view = memoryview(value)
+        except TypeError:
+            raise TypeError(f"a {type(value).__name__} has no memory of its own that could be sent or written: "
+                            "pass an array of NumPy or of the module array, a tensor, or what "
+                            "blink.empty returns") from None
         if not self.view.c_contiguous:
             raise ValueError("the memory is not contiguous (in C's order): copy it first")
         self.lent = _PyBuffer()

@@ -408,14 +408,21 @@ def _check_types(function: str, send: Buffer, recv: Buffer) -> None:
         raise TypeError(f"{function}: x has {send.datatype.name}, out {recv.datatype.name}")
 
 
+def _fitting(send: Buffer, blocks: Sequence[int]) -> str:
+    """What out should have, in words."""
+    if send.held is None or send.elements % blocks[0]:
+        return f"{blocks[1]} equal blocks, and x {blocks[0]} as long as those"
+    return str(send.elements // blocks[0] * blocks[1])
+
+
 def _block(function: str, send: Buffer, recv: Buffer, blocks: Sequence[int]) -> int:
     """Elements of one block. C is told one count, so it cannot see what is checked here."""
     _check_types(function, send, recv)
     counts = {divmod(buffer.elements, of) for buffer, of in zip((send, recv), blocks)
               if buffer.held is not None}
     if len(counts) != 1 or (result := counts.pop())[1]:
-        raise ValueError(f"{function}: x has {send.elements} elements and out {recv.elements}, which are no "
-                         f"{blocks[0]} and {blocks[1]} equal blocks")
+        raise ValueError(f"{function}: x has {send.elements} elements and out {recv.elements}, where out "
+                         f"should have {_fitting(send, blocks)}")
     return result[0]
 
 

@@ -330,7 +330,8 @@ def await_end(comm, kind):
 def play_failures(comm):
     """Of three ranks the last one goes."""
     expect_failure(blink.InvalidArgument, "root 9", comm.broadcast, ints(1), 9)
-    expect_failure(ValueError, "no 1 and 3 equal blocks", comm.all_gather, ints(1), ints(1))
+    expect_failure(ValueError, "out should have 3", comm.all_gather, ints(1), ints(1))
+    expect_failure(TypeError, "a list has no memory of its own", comm.all_reduce, [1, 2])
     expect_failure(TypeError, "x has int32, out float32", comm.all_reduce, ints(1), array.array("f", [0]))
     expect_failure(TypeError, "no element type int16", comm.all_reduce, array.array("h", [1]))
     expect_failure(ValueError, "read-only", comm.all_reduce, b"1234")
