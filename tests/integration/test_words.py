@@ -41,6 +41,11 @@ class WordsTest(IntegrationTest):
             self.assertIn("--topology", err)
             self.assertIn("start one (blinkd --socket PATH", err)
 
+    def test_ops_takes_the_communicator_as_other_commands_do(self):
+        for words in (["3"], ["--comm", "3"]):
+            self.refused(BLINKCTL, "--socket", NO_DAEMON, "ops", *words, status=3)
+        self.assertIn("one communicator at a time", self.refused(BLINKCTL, "ops", "3", "--comm", "3"))
+
     def test_near_misses_are_answered_with_what_may_have_been_meant(self):
         for words, meant in [(["explian"], "explain"), (["plan", "-t", "dgx1"], "dgx1v"),
                              (["plan", "-t", "dgx1v", "-c", "allreduc"], "allreduce"),

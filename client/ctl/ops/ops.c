@@ -21,7 +21,14 @@ typedef struct ops_options {
     uint64_t last; /* so many are shown; 0: all */
 } ops_options_t;
 
-enum { KEY_FORMAT = 2000, KEY_LAST };
+enum { KEY_FORMAT = 2000, KEY_LAST, KEY_COMM };
+
+static void take_comm(struct argp_state *state, ops_options_t *options, const char *option, const char *text)
+{
+    if (options->comm > 0)
+        argp_error(state, "%s: one communicator at a time", text);
+    options->comm = argument_comm(state, option, text);
+}
 
 static error_t parse_ops(int key, char *argument, struct argp_state *state)
 {
@@ -39,9 +46,10 @@ static error_t parse_ops(int key, char *argument, struct argp_state *state)
         options->last = argument_number(state, "--last", argument, 1, UINT32_MAX);
         return 0;
     case ARGP_KEY_ARG:
-        if (options->comm > 0)
-            argp_error(state, "%s: one communicator at a time", argument);
-        options->comm = argument_comm(state, "ops", argument);
+        take_comm(state, options, "ops", argument);
+        return 0;
+    case KEY_COMM:
+        take_comm(state, options, "--comm", argument);
         return 0;
     case ARGP_KEY_END:
         if (options->comm == 0)
@@ -194,6 +202,7 @@ blink_result_t ctl_ops(int argc, char **argv, ctl_options_t *common)
     static const struct argp_option own[] = {
         {"format", KEY_FORMAT, "FORMAT", 0,
          "text (default), or chrome: the Trace Event Format, which Perfetto and Chrome show", 0},
+        {"comm", KEY_COMM, "N", 0, "The same as COMM", 0},
         {"last", KEY_LAST, "COUNT", 0, "Show the last so many (default: all that the daemon remembers)", 0},
         {0},
     };
