@@ -96,8 +96,8 @@ class _Export:
         try:
             self.view = memoryview(value)
         except TypeError:
-            raise TypeError(f"a {type(value).__name__} has no memory of its own that could be sent or written: "
-                            "pass an array of NumPy or of the module array, a tensor, or what "
+            raise TypeError(f"a {type(value).__name__} has no memory of its own that could be sent or "
+                            "written: pass an array of NumPy or of the module array, a tensor, or what "
                             "blink.empty returns") from None
         if not self.view.c_contiguous:
             raise ValueError("the memory is not contiguous (in C's order): copy it first")
