@@ -30,7 +30,8 @@ static void add_option(known_t *known, const struct argp_option *option)
         known->wants = !option->arg                          ? no_argument
                        : option->flags & OPTION_ARG_OPTIONAL ? optional_argument
                                                              : required_argument;
-    if (option->key > 0 && option->key <= UCHAR_MAX && isprint(option->key)) {
+    bool fits = known->letters_end + 3 < known->letters + sizeof(known->letters);
+    if (fits && option->key > 0 && option->key <= UCHAR_MAX && isprint(option->key)) {
         *known->letters_end++ = (char)option->key;
         for (int colon = 0; colon < known->wants; colon++) /* none, one, or two where it need not be there */
             *known->letters_end++ = ':';

@@ -44,18 +44,29 @@ const char *event_kind_name(event_kind_t kind)
     return names[kind];
 }
 
-/* The one that a new event of this user takes the place of: the user's oldest, if the user has as many as a
- * user may, else one that was never used, else the oldest of all. */
-static remembered_t *choose_place(int64_t uid)
+/* Hosts that are refused are strangers, who have a part as a user has. */
+static bool has_part(const event_of_t *of)
+{
+    return of->uid != EVENT_OF_NOBODY || of->kind == EVENT_HOST_REFUSED;
+}
+
+static bool is_of_part(const event_of_t *of, const event_t *event)
+{
+    return of->uid == event->uid && (of->uid != EVENT_OF_NOBODY || event->kind == EVENT_HOST_REFUSED);
+}
+
+/* The one that a new event takes the place of: the oldest of its part, if that is full, else one that was
+ * never used, else the oldest of all. */
+static remembered_t *choose_place(const event_of_t *of)
 {
     remembered_t *oldest = NULL;
     uint32_t count = 0;
     LIST_FOR_EACH (link, &memory.all) {
         remembered_t *one = CONTAINER_OF(link, remembered_t, link);
-        if (one->event.uid == uid && count++ == 0)
+        if (is_of_part(of, &one->event) && count++ == 0)
             oldest = one;
     }
-    if (uid != EVENT_OF_NOBODY && count >= EVENTS_OF_USER)
+    if (has_part(of) && count >= EVENTS_OF_USER)
         return oldest;
     if (memory.used < EVENTS_MOST) {
         list_init(&memory.events[memory.used].link);
@@ -69,7 +80,7 @@ static void remember(const event_of_t *of, log_level_t level, const char *text)
     struct timespec now;
     pthread_mutex_lock(&memory.lock);
     clock_gettime(CLOCK_REALTIME, &now);
-    remembered_t *place = choose_place(of->uid);
+    remembered_t *place = choose_place(of);
     list_remove(&place->link);
     event_t *event = &place->event;
     event->number = ++memory.last_number;

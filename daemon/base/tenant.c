@@ -1,11 +1,14 @@
 #include "base/tenant.h"
 
 #include "base/clock.h"
+#include "error.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define REFUSED_PAUSE_NS 1000000000u
 
 static void log_withheld(const tenant_t *tenant, uint32_t count)
 {
@@ -39,6 +42,15 @@ void tenant_event(tenant_t *tenant, event_kind_t kind, uint32_t comm, const char
     va_start(arguments, format);
     event_vlog(&of, level, format, arguments);
     va_end(arguments);
+}
+
+void tenant_refused(tenant_t *tenant, const char *subject)
+{
+    uint64_t now_ns = clock_ns();
+    if (tenant->refused_ns > 0 && now_ns - tenant->refused_ns < REFUSED_PAUSE_NS)
+        return;
+    tenant->refused_ns = now_ns;
+    tenant_event(tenant, EVENT_QUOTA_REFUSED, 0, subject, LOG_LEVEL_DEBUG, "%s", blink_error_text());
 }
 
 void tenants_init(tenants_t *tenants, const budget_limit_t limits[BUDGET_KINDS])

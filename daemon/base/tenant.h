@@ -34,6 +34,7 @@ typedef struct tenant {
     char name[TENANT_NAME_BYTES]; /* for messages: "user 1000", or "user 1000 in /job/7"; never changes */
     account_t account;            /* both threads charge it, each its own resources (budget.h) */
     log_budget_t log;
+    uint64_t refused_ns;    /* the control thread's: the last event of a refusal for a limit */
     list_t works;           /* of the control thread's turns: what is done for the tenant, slice by slice */
     list_t of_turn;         /* the tenants that have works */
     uint32_t unclaimed_fds; /* the control thread's: that have come with frames which have not come whole */
@@ -87,6 +88,9 @@ void tenant_put(tenant_t *tenant);
  * next line is preceded by the number. */
 void tenant_log(tenant_t *tenant, log_level_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Remember that a request of `subject` was refused for a limit, as the last failure says: once a second. */
+void tenant_refused(tenant_t *tenant, const char *subject);
 
 /* An event of the tenant's, as long as the same budget lasts: logged as "SUBJECT: TEXT" and remembered. The
  * communicator's number is 0 for none. */

@@ -176,7 +176,8 @@ class FrameTest(HostileTest):
         for fd in (os.memfd_create("none"), os.open(f"/proc/{os.getpid()}", os.O_RDONLY), os.eventfd(0)):
             self.assertEqual(client.request(raw.WATCH_THREAD, b"", [self.fd(fd)]).code, raw.INVALID_ARGUMENT)
         self.assertEqual(client.request(raw.WATCH_THREAD).code, raw.INVALID_ARGUMENT)
-        self.assertEqual(self.blinkd.descriptors(), before)
+        # Connections of tests before may close meanwhile.
+        self.assertLessEqual(self.blinkd.descriptors(), before)
         client.socket.close()
         self.wait_until_gone(2)
 

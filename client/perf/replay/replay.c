@@ -37,17 +37,45 @@ static blink_result_t check_comm(const trace_comm_t *comm, uint32_t *device_coun
     return BLINK_OK;
 }
 
-static blink_result_t check_op(const trace_t *trace, const trace_op_t *op)
+/* Every rank comes to a collective once, and the source before the destination to a transfer. `came` has an
+ * element per rank, none of which is `mark`. */
+static blink_result_t check_op(const trace_t *trace, const trace_op_t *op, size_t mark, size_t *came)
 {
     const trace_comm_t *comm = &trace->comms.items[op->comm];
-    uint32_t rank_count = collective_is_pair(op->collective) ? 2 : comm->rank_count;
-    if (op->arrival_count == rank_count)
-        return BLINK_OK;
-    return BLINK_FAIL(
-        BLINK_ERR_UNSUPPORTED,
-        "the trace has %u of %u ranks of an op of communicator %u: blinkctl record writes 64 of "
-        "an op at most",
-        op->arrival_count, rank_count, comm->number);
+    const trace_arrival_t *arrivals = &trace->arrivals.items[op->arrival_first];
+    bool is_pair = collective_is_pair(op->collective);
+    uint32_t rank_count = is_pair ? 2 : comm->rank_count;
+    if (op->arrival_count != rank_count)
+        return BLINK_FAIL(
+            BLINK_ERR_UNSUPPORTED,
+            "the trace has %u of %u ranks of an op of communicator %u: blinkctl record writes 64 of "
+            "an op at most",
+            op->arrival_count, rank_count, comm->number);
+    bool is_right = !is_pair || (arrivals[0].rank == op->root && arrivals[1].rank == op->peer);
+    for (uint32_t i = 0; !is_pair && i < rank_count; i++) {
+        is_right = is_right && came[arrivals[i].rank] != mark;
+        came[arrivals[i].rank] = mark;
+    }
+    return is_right ? BLINK_OK
+                    : BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT,
+                                 "\"ranks\" of an op of communicator %u are not each rank once, or of a "
+                                 "transfer its \"root\" and then its \"peer\"",
+                                 comm->number);
+}
+
+static blink_result_t check_ops(const trace_t *trace)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < trace->comms.count; i++)
+        most = trace->comms.items[i].rank_count > most ? trace->comms.items[i].rank_count : most;
+    size_t *came = calloc(most + 1u, sizeof(*came));
+    if (!came)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ranks", most);
+    blink_result_t result = BLINK_OK;
+    for (size_t i = 0; result == BLINK_OK && i < trace->ops.count; i++)
+        result = check_op(trace, &trace->ops.items[i], i + 1, came);
+    free(came);
+    return result;
 }
 
 static blink_result_t check(perf_options_t *options, const perf_replay_t *replay)
@@ -56,8 +84,7 @@ static blink_result_t check(perf_options_t *options, const perf_replay_t *replay
     uint32_t device_count = 0;
     for (size_t i = 0; i < trace->comms.count; i++)
         BLINK_TRY(check_comm(&trace->comms.items[i], &device_count));
-    for (size_t i = 0; i < trace->ops.count; i++)
-        BLINK_TRY(check_op(trace, &trace->ops.items[i]));
+    BLINK_TRY(check_ops(trace));
     if (replay->history.thread_count > PERF_RANKS_MAX)
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "the trace is of %u threads: at most %u can be replayed",
                           replay->history.thread_count, PERF_RANKS_MAX);

@@ -34,8 +34,9 @@ typedef struct perf_replay {
 
 /** Read options->replay and see whether it can be replayed. Sets options->rank_count to the number of devices
  * it needs, for a private daemon. perf_replay_close() also after a failure. Errors: those of trace_read() and
- * history_make(); UNSUPPORTED (ops of several hosts, two ranks of a communicator in one thread, ops without
- * some of their ranks, too many threads), SYSTEM. */
+ * history_make(); INVALID_ARGUMENT (an op whose ranks are not each one once), UNSUPPORTED (ops of several
+ * hosts, two ranks of a communicator in one thread, ops without some of their ranks, too many threads),
+ * SYSTEM. */
 blink_result_t perf_replay_open(perf_options_t *options, perf_replay_t *replay);
 void perf_replay_close(perf_replay_t *replay);
 

@@ -296,8 +296,7 @@ void connection_reply_error(connection_t *connection, uint64_t id, blink_result_
 {
     char subject[PEER_SUBJECT_BYTES];
     if (code == BLINK_ERR_QUOTA)
-        tenant_event(connection->tenant, EVENT_QUOTA_REFUSED, 0, peer_subject(&connection->peer, subject),
-                     LOG_LEVEL_DEBUG, "%s", blink_error_text());
+        tenant_refused(connection->tenant, peer_subject(&connection->peer, subject));
     send_error(connection, id, code);
 }
 

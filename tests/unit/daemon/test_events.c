@@ -9,11 +9,16 @@
 
 #include <cmocka.h>
 
-static void happen(int64_t uid, uint32_t count, const char *text)
+static void happen_as(event_kind_t kind, int64_t uid, uint32_t count, const char *text)
 {
-    const event_of_t of = {.kind = EVENT_CLIENT_CAME, .uid = uid, .subject = "client 1"};
+    const event_of_t of = {.kind = kind, .uid = uid, .subject = "client 1"};
     for (uint32_t i = 0; i < count; i++)
         event_log(&of, LOG_LEVEL_DEBUG, "%s", text);
+}
+
+static void happen(int64_t uid, uint32_t count, const char *text)
+{
+    happen_as(EVENT_CLIENT_CAME, uid, count, text);
 }
 
 static uint32_t count_of(int64_t uid)
@@ -37,6 +42,15 @@ static void test_a_user_has_a_part_and_the_host_all_that_is_left(void **state)
     happen(EVENT_OF_NOBODY, 2 * EVENTS_MOST, "goes on");
     assert_int_equal(count_of(EVENT_OF_NOBODY), EVENTS_MOST);
     assert_int_equal(count_of(1000), 0);
+}
+
+static void test_strangers_push_out_nobody_else(void **state)
+{
+    (void)state;
+    happen(EVENT_OF_NOBODY, EVENTS_MOST - EVENTS_OF_USER, "happens");
+    happen(1002, 1, "comes");
+    happen_as(EVENT_HOST_REFUSED, EVENT_OF_NOBODY, 2 * EVENTS_MOST, "is refused");
+    assert_int_equal(count_of(1002), 1);
 }
 
 static void test_pages_adjoin_from_the_newest_to_the_oldest(void **state)
@@ -77,6 +91,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_user_has_a_part_and_the_host_all_that_is_left),
+        cmocka_unit_test(test_strangers_push_out_nobody_else),
         cmocka_unit_test(test_pages_adjoin_from_the_newest_to_the_oldest),
         cmocka_unit_test(test_what_is_too_long_is_cut),
     };
