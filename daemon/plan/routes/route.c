@@ -392,6 +392,26 @@ static blink_result_t schedule(router_t *r)
 
 /* ---- the optimum ---- */
 
+/* Sweep on where the program found no end, and keep what there was if that is better. */
+static blink_result_t spread_further(router_t *r)
+{
+    pack_master_t *m = &r->master;
+    size_t count = m->columns.count;
+    double rate = m->rate, *values = malloc((count + 1) * sizeof(*values));
+    if (!values)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu routes", count);
+    for (size_t i = 0; i < count; i++)
+        values[i] = m->columns.items[i].value;
+    blink_result_t result = spread(r, ROUTE_SWEEPS);
+    if (result == BLINK_OK && m->rate < rate) {
+        for (size_t i = 0; i < m->columns.count; i++)
+            m->columns.items[i].value = i < count ? values[i] : 0.0;
+        m->rate = rate;
+    }
+    free(values);
+    return result;
+}
+
 /* One sweep is a solution, whatever comes. */
 static blink_result_t optimise(router_t *r)
 {
@@ -410,7 +430,7 @@ static blink_result_t optimise(router_t *r)
     plan_lp_allow(m->lp, many ? ROUTE_MANY_WORK : ROUTE_WORK_MAX);
     if (!many || m->rate >= ROUTE_HARD * m->best_bound)
         BLINK_TRY(pack_master_generate(m, ROUTE_ROUNDS_MAX, &solved));
-    return solved || pack_master_late(m) ? BLINK_OK : spread(r, ROUTE_SWEEPS);
+    return solved || pack_master_late(m) ? BLINK_OK : spread_further(r);
 }
 
 /* What all routes of a route's demand carry together. */
