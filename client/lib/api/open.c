@@ -1,6 +1,7 @@
 /* Opening and closing a context, and the calls that belong to nothing smaller. */
 #include "context/context.h"
 #include "environment.h"
+#include "environment/range.h"
 #include "environment/settings.h"
 #include "frame.h"
 #include "launch/launch.h"
@@ -33,6 +34,7 @@ blink_result_t blink_open(const char *socket_path, blink_context_t **context)
 {
     if (!context)
         return CALL_FAIL(BLINK_ERR_INVALID_ARGUMENT, "blink_open: context is NULL");
+    range_prepare();
     CALL_TRY(settings_read(launch_rank()));
     if (!socket_path)
         socket_path = environment_get(BLINK_SOCKET_ENV);

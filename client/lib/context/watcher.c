@@ -6,18 +6,11 @@
 #include "submit/daemon.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-/* Since Linux 6.9; the headers of older systems lack the name. */
-#ifndef PIDFD_THREAD
-#define PIDFD_THREAD O_EXCL
-#endif
 
 #define PUMP_PERIOD_MS 1
 
@@ -112,27 +105,10 @@ static void stand_in(blink_context_t *context)
     }
 }
 
-/* Have the daemon watch this thread instead of the process. Of a process that is killed the kernel tells only
- * when it has taken its memory apart, which takes 100 ms for a gigabyte; this thread has ended by then. Where
- * the kernel knows no pidfds of threads all stays as it is. */
-static void give_thread(connection_t *connection)
-{
-    int fd = connection->watches_threads ? (int)syscall(SYS_pidfd_open, gettid(), PIDFD_THREAD) : -1;
-    if (fd < 0)
-        return;
-    Blinkwire__WatchThread body = BLINKWIRE__WATCH_THREAD__INIT;
-    Blinkwire__Request request = BLINKWIRE__REQUEST__INIT;
-    request.body_case = BLINKWIRE__REQUEST__BODY_WATCH_THREAD;
-    request.watch_thread = &body;
-    (void)connection_post(connection, &request, fd);
-    close(fd);
-}
-
 static void *watch(void *argument)
 {
     blink_context_t *context = argument;
     char text[BLINK_ERROR_TEXT_BYTES];
-    give_thread(&context->connection);
     describe_loss(&context->connection, serve(context), text);
     /* First: whoever sees an op end with DAEMON_LOST sees this, too. */
     connection_lose(&context->connection, text);

@@ -9,6 +9,19 @@
 #if __has_include(<nvtx3/nvToolsExt.h>)
 
 #include <nvtx3/nvToolsExt.h>
+#include <pthread.h>
+
+static inline void range_find_profiler(void)
+{
+    nvtxInitialize(NULL);
+}
+
+/* Before the process's threads have ranges: NVTX looks for a profiler at the first use, without a lock. */
+static inline void range_prepare(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, range_find_profiler);
+}
 
 static inline void range_begin(const char *name)
 {
@@ -21,6 +34,8 @@ static inline void range_end(void)
 }
 
 #else
+
+static inline void range_prepare(void) {}
 
 static inline void range_begin(const char *name)
 {

@@ -3,14 +3,12 @@
 #include "control/descriptors.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* Since Linux 6.5; the headers of older systems lack the name. */
@@ -99,28 +97,6 @@ blink_result_t peer_watch(peer_t *peer, uv_loop_t *loop, int socket_fd, void (*e
     peer->poll.data = peer;
     uv_poll_start(&peer->poll, UV_READABLE, on_readable);
     return BLINK_OK;
-}
-
-/* The kernel looks at nothing of a descriptor that is not one: a file whose system answers slowly, or not at
- * all, holds up nobody here. A pidfd is of no child of the daemon's. */
-static bool is_pidfd(int fd)
-{
-    siginfo_t info;
-    return waitid(P_PIDFD, (id_t)fd, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno == ECHILD;
-}
-
-blink_result_t peer_watch_thread(peer_t *peer, int thread_fd)
-{
-    if (thread_fd < 0 || !is_pidfd(thread_fd))
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "what came is no pidfd of a thread");
-    if (peer->pidfd < 0)
-        return BLINK_OK;
-    uv_poll_stop(&peer->poll);
-    bool moved = dup3(thread_fd, peer->pidfd, O_CLOEXEC) >= 0;
-    int error = errno;
-    uv_poll_start(&peer->poll, UV_READABLE, on_readable);
-    errno = error;
-    return moved ? BLINK_OK : BLINK_FAIL_ERRNO("watch a thread of a client");
 }
 
 const char *peer_subject(const peer_t *peer, char text[PEER_SUBJECT_BYTES])

@@ -15,8 +15,7 @@ typedef struct peer {
     pid_t pid; /* as it was when it connected; 0: it is in a pid namespace that the daemon does not see */
     uid_t uid;
     gid_t gid;
-    int pidfd; /* of the process, or of one of its threads; -1: the kernel gives none, and the socket alone
-                  tells of the end */
+    int pidfd; /* -1: the kernel gives none, and the socket alone tells of the end */
     uv_poll_t poll;
     void (*ended)(void *context);
     void (*closed)(void *context); /* peer_close()'s */
@@ -29,12 +28,6 @@ typedef struct peer {
 blink_result_t peer_identify(peer_t *peer, int socket_fd);
 blink_result_t peer_watch(peer_t *peer, uv_loop_t *loop, int socket_fd, void (*ended)(void *context),
                           void *context);
-
-/* Watch a thread of the process from now on, which ends no later than the process and, when that is killed,
- * often long before: threads that are not the last do not wait for the memory to be taken apart. `thread_fd`
- * is a pidfd of the peer's own making and stays the caller's. Nothing changes where the process is not
- * watched. Errors: INVALID_ARGUMENT (it is no pidfd), SYSTEM. */
-blink_result_t peer_watch_thread(peer_t *peer, int thread_fd);
 
 /* Whether the process was in the group when it connected. What cannot be found out is not so. */
 bool peer_is_member(const peer_t *peer, int socket_fd, gid_t group);
