@@ -13,12 +13,23 @@ typedef struct remembered {
     event_t event;
 } remembered_t;
 
+/* Of a part in one second so many events are remembered, whoever makes communicators to lose them. */
+#define EVENTS_PER_S (2 * EVENTS_OF_USER)
+#define RATES        64u
+
+typedef struct rate {
+    int64_t uid;
+    time_t second;
+    uint32_t count;
+} rate_t;
+
 /* As the log's configuration, the one of its process. */
 static struct {
     pthread_mutex_t lock; /* guards all of it */
     list_t all;
     uint32_t used;
     uint64_t last_number;
+    rate_t rates[RATES]; /* by user, one of those that share a place */
     remembered_t events[EVENTS_MOST];
 } memory = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = {&memory.all, &memory.all}};
 
@@ -75,11 +86,25 @@ static remembered_t *choose_place(const event_of_t *of)
     return LIST_FIRST(&memory.all, remembered_t, link);
 }
 
+static bool is_too_many(const event_of_t *of, time_t second)
+{
+    rate_t *rate = &memory.rates[(uint64_t)of->uid % RATES];
+    if (!has_part(of))
+        return false;
+    if (rate->uid != of->uid || rate->second != second)
+        *rate = (rate_t){of->uid, second, 0};
+    return rate->count++ >= EVENTS_PER_S;
+}
+
 static void remember(const event_of_t *of, log_level_t level, const char *text)
 {
     struct timespec now;
     pthread_mutex_lock(&memory.lock);
     clock_gettime(CLOCK_REALTIME, &now);
+    if (is_too_many(of, now.tv_sec)) {
+        pthread_mutex_unlock(&memory.lock);
+        return;
+    }
     remembered_t *place = choose_place(of);
     list_remove(&place->link);
     event_t *event = &place->event;

@@ -78,7 +78,7 @@ static void test_what_is_too_long_is_cut(void **state)
     event_t event;
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
-    const event_of_t of = {.kind = EVENT_COMM_LOST, .uid = 1000, .comm = 7, .subject = text};
+    const event_of_t of = {.kind = EVENT_COMM_LOST, .uid = 1003, .comm = 7, .subject = text};
     event_log(&of, LOG_LEVEL_DEBUG, "%s", text);
     assert_int_equal(events_copy(0, &event, 1), 1);
     assert_int_equal(strlen(event.subject), EVENT_SUBJECT_BYTES - 1);
