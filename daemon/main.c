@@ -223,9 +223,8 @@ static blink_result_t serve(settings_t *settings)
     blink_result_t result = server_create(&config, &server);
     if (result == BLINK_OK) {
         machine_describe(&machine, devices, sizeof(devices));
-        const event_of_t started = {
-            .kind = EVENT_DAEMON_STARTED, .uid = EVENT_OF_NOBODY, .subject = "blinkd " BLINK_VERSION};
-        event_log(&started, LOG_LEVEL_INFO, "%s, %s", devices, settings->socket);
+        event_log_host(EVENT_DAEMON_STARTED, "blinkd " BLINK_VERSION, LOG_LEVEL_INFO, "%s, %s", devices,
+                       settings->socket);
         if (settings->pace_scale > 0)
             LOG_INFO("links are paced at %g of their capacity", settings->pace_scale);
         sd_notifyf(0, "READY=1\nSTATUS=%s", devices);

@@ -18,7 +18,7 @@ typedef struct remembered {
 #define RATES        64u
 
 typedef struct rate {
-    int64_t uid;
+    int64_t part;
     time_t second;
     uint32_t count;
 } rate_t;
@@ -29,7 +29,7 @@ static struct {
     list_t all;
     uint32_t used;
     uint64_t last_number;
-    rate_t rates[RATES]; /* by user, one of those that share a place */
+    rate_t rates[RATES]; /* by part, one of those that share a place */
     remembered_t events[EVENTS_MOST];
 } memory = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = {&memory.all, &memory.all}};
 
@@ -55,29 +55,27 @@ const char *event_kind_name(event_kind_t kind)
     return names[kind];
 }
 
-/* Hosts that are refused are strangers, who have a part as a user has. */
-static bool has_part(const event_of_t *of)
-{
-    return of->uid != EVENT_OF_NOBODY || of->kind == EVENT_HOST_REFUSED;
-}
+/* Whose part of the memory an event takes: a user's, or that of hosts that are refused. Nobody's has no
+ * bound. */
+#define PART_OF_STRANGERS (-2)
 
-static bool is_of_part(const event_of_t *of, const event_t *event)
+static int64_t part_of(event_kind_t kind, int64_t uid)
 {
-    return of->uid == event->uid && (of->uid != EVENT_OF_NOBODY || event->kind == EVENT_HOST_REFUSED);
+    return kind == EVENT_HOST_REFUSED ? PART_OF_STRANGERS : uid;
 }
 
 /* The one that a new event takes the place of: the oldest of its part, if that is full, else one that was
  * never used, else the oldest of all. */
-static remembered_t *choose_place(const event_of_t *of)
+static remembered_t *choose_place(int64_t part)
 {
     remembered_t *oldest = NULL;
     uint32_t count = 0;
     LIST_FOR_EACH (link, &memory.all) {
         remembered_t *one = CONTAINER_OF(link, remembered_t, link);
-        if (is_of_part(of, &one->event) && count++ == 0)
+        if (part_of(one->event.kind, one->event.uid) == part && count++ == 0)
             oldest = one;
     }
-    if (has_part(of) && count >= EVENTS_OF_USER)
+    if (part != EVENT_OF_NOBODY && count >= EVENTS_OF_USER)
         return oldest;
     if (memory.used < EVENTS_MOST) {
         list_init(&memory.events[memory.used].link);
@@ -86,26 +84,27 @@ static remembered_t *choose_place(const event_of_t *of)
     return LIST_FIRST(&memory.all, remembered_t, link);
 }
 
-static bool is_too_many(const event_of_t *of, time_t second)
+static bool is_too_many(int64_t part, time_t second)
 {
-    rate_t *rate = &memory.rates[(uint64_t)of->uid % RATES];
-    if (!has_part(of))
+    rate_t *rate = &memory.rates[(uint64_t)part % RATES];
+    if (part == EVENT_OF_NOBODY)
         return false;
-    if (rate->uid != of->uid || rate->second != second)
-        *rate = (rate_t){of->uid, second, 0};
+    if (rate->part != part || rate->second != second)
+        *rate = (rate_t){part, second, 0};
     return rate->count++ >= EVENTS_PER_S;
 }
 
 static void remember(const event_of_t *of, log_level_t level, const char *text)
 {
+    const int64_t part = part_of(of->kind, of->uid);
     struct timespec now;
     pthread_mutex_lock(&memory.lock);
     clock_gettime(CLOCK_REALTIME, &now);
-    if (is_too_many(of, now.tv_sec)) {
+    if (is_too_many(part, now.tv_sec)) {
         pthread_mutex_unlock(&memory.lock);
         return;
     }
-    remembered_t *place = choose_place(of);
+    remembered_t *place = choose_place(part);
     list_remove(&place->link);
     event_t *event = &place->event;
     event->number = ++memory.last_number;
@@ -133,6 +132,15 @@ void event_log(const event_of_t *of, log_level_t level, const char *format, ...)
     va_list arguments;
     va_start(arguments, format);
     event_vlog(of, level, format, arguments);
+    va_end(arguments);
+}
+
+void event_log_host(event_kind_t kind, const char *subject, log_level_t level, const char *format, ...)
+{
+    const event_of_t of = {.kind = kind, .uid = EVENT_OF_NOBODY, .subject = subject};
+    va_list arguments;
+    va_start(arguments, format);
+    event_vlog(&of, level, format, arguments);
     va_end(arguments);
 }
 

@@ -65,6 +65,8 @@ const char *event_kind_name(event_kind_t kind);
 /* Log "SUBJECT: TEXT", if lines of that level are written, and remember it in any case. */
 void event_log(const event_of_t *of, log_level_t level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+void event_log_host(event_kind_t kind, const char *subject, log_level_t level, const char *format, ...)
+    __attribute__((format(printf, 4, 5))); /* of nobody's */
 void event_vlog(const event_of_t *of, log_level_t level, const char *format, va_list arguments)
     __attribute__((format(printf, 3, 0)));
 

@@ -196,14 +196,12 @@ static void ping(gpus_t *gpus)
         message_send(gpus, message);
 }
 
-static const event_of_t worker_lost = {
-    .kind = EVENT_GPU_WORKER_LOST, .uid = EVENT_OF_NOBODY, .subject = "GPUs"};
-
 /* Its socket tells of the end. */
 static void kill_worker(gpus_t *gpus, const char *why, double seconds)
 {
-    event_log(&worker_lost, LOG_LEVEL_ERROR, "the GPU worker (pid %d) has not %s for %g s: it is killed",
-              (int)gpus->worker.pid, why, seconds);
+    event_log_host(EVENT_GPU_WORKER_LOST, "GPUs", LOG_LEVEL_ERROR,
+                   "the GPU worker (pid %d) has not %s for %g s: it is killed", (int)gpus->worker.pid, why,
+                   seconds);
     gpus->killed = true;
     kill(gpus->worker.pid, SIGKILL);
 }
@@ -279,15 +277,15 @@ static void worker_ended(gpus_t *gpus)
     bool was_ready = gpus->ready;
     drop_worker(gpus, how, sizeof(how));
     snprintf(gpus->trouble, sizeof(gpus->trouble), "the GPU worker (pid %d) %s", (int)pid, how);
-    event_log(&worker_lost, LOG_LEVEL_ERROR, "%s", gpus->trouble);
+    event_log_host(EVENT_GPU_WORKER_LOST, "GPUs", LOG_LEVEL_ERROR, "%s", gpus->trouble);
     fail_messages(gpus);
     if (was_ready) {
         gpus->handler.lost(gpus->control);
         engine_gpu_detach(gpus->control->engine, gpus->trouble);
         gpus->failed_starts = 0;
     } else if (++gpus->failed_starts == FAILED_STARTS_MAX) {
-        event_log(&worker_lost, LOG_LEVEL_ERROR,
-                  "the GPU worker failed to start %u times: the GPUs are given up", FAILED_STARTS_MAX);
+        event_log_host(EVENT_GPU_WORKER_LOST, "GPUs", LOG_LEVEL_ERROR,
+                       "the GPU worker failed to start %u times: the GPUs are given up", FAILED_STARTS_MAX);
         return;
     }
     uv_timer_start(&gpus->restart, on_restart, RESTART_MS, 0);
@@ -331,8 +329,8 @@ static void on_hello(gpus_t *gpus)
         worker_ended(gpus);
         return;
     }
-    const event_of_t started = {.kind = EVENT_GPU_WORKER_STARTED, .uid = EVENT_OF_NOBODY, .subject = "GPUs"};
-    event_log(&started, LOG_LEVEL_INFO, "the GPU worker has started again (pid %d)", (int)gpus->worker.pid);
+    event_log_host(EVENT_GPU_WORKER_STARTED, "GPUs", LOG_LEVEL_INFO,
+                   "the GPU worker has started again (pid %d)", (int)gpus->worker.pid);
     worker_is_ready(gpus);
     gpus->handler.back(gpus->control);
 }

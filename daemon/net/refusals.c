@@ -46,9 +46,9 @@ void refusals_log(refusals_t *refusals, const net_address_t *address, const char
         return;
     address_write(address, text);
     snprintf(subject, sizeof(subject), "refused %s", text);
-    const event_of_t of = {.kind = EVENT_HOST_REFUSED, .uid = EVENT_OF_NOBODY, .subject = subject};
     if (withheld_count > 0)
-        event_log(&of, LOG_LEVEL_WARNING, "%s (withheld about this address before: %u)", why, withheld_count);
+        event_log_host(EVENT_HOST_REFUSED, subject, LOG_LEVEL_WARNING,
+                       "%s (withheld about this address before: %u)", why, withheld_count);
     else
-        event_log(&of, LOG_LEVEL_WARNING, "%s", why);
+        event_log_host(EVENT_HOST_REFUSED, subject, LOG_LEVEL_WARNING, "%s", why);
 }

@@ -145,8 +145,7 @@ static void log_event(const net_session_t *session, event_kind_t kind, log_level
     char address[ADDRESS_TEXT_BYTES], subject[EVENT_SUBJECT_BYTES];
     address_write(&session->address, address);
     snprintf(subject, sizeof(subject), "host %s (%s)", session->peer.host, address);
-    const event_of_t of = {.kind = kind, .uid = EVENT_OF_NOBODY, .subject = subject};
-    event_log(&of, level, "%s", what);
+    event_log_host(kind, subject, level, "%s", what);
 }
 
 static void log_end(net_session_t *session, bool was_open, blink_result_t code, const char *why)

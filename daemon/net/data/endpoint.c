@@ -44,8 +44,8 @@ static void on_connected(void *context)
     atomic_store_explicit(&endpoint->by, (int)endpoint->transport->calls->by, memory_order_relaxed);
     char subject[EVENT_SUBJECT_BYTES];
     snprintf(subject, sizeof(subject), "host %s", endpoint->peer);
-    const event_of_t of = {.kind = EVENT_DATA_OPEN, .uid = EVENT_OF_NOBODY, .subject = subject};
-    event_log(&of, LOG_LEVEL_INFO, "data connections open%s", endpoint->round > 0 ? " again" : "");
+    event_log_host(EVENT_DATA_OPEN, subject, LOG_LEVEL_INFO, "data connections open%s",
+                   endpoint->round > 0 ? " again" : "");
     endpoint_busy(endpoint);
 }
 

@@ -174,8 +174,8 @@ static void break_connections(data_endpoint_t *endpoint, uint32_t round, blink_r
     }
     char subject[EVENT_SUBJECT_BYTES];
     snprintf(subject, sizeof(subject), "host %s", endpoint->peer);
-    const event_of_t of = {.kind = EVENT_DATA_LOST, .uid = EVENT_OF_NOBODY, .subject = subject};
-    event_log(&of, LOG_LEVEL_WARNING, "data connections have failed, and are made again: %s", endpoint->why);
+    event_log_host(EVENT_DATA_LOST, subject, LOG_LEVEL_WARNING,
+                   "data connections have failed, and are made again: %s", endpoint->why);
     begin_round(endpoint, round);
 }
 
