@@ -175,7 +175,7 @@ static blink_result_t read_op(const reader_t *reader, const json_t *line)
     trace_op_t op = {0};
     uint64_t number, began_us;
     BLINK_TRY(get_number(reader, line, "comm", UINT32_MAX, &number));
-    const trace_comm_t *comm = find_comm(trace, number);
+    trace_comm_t *comm = find_comm(trace, number);
     if (!comm)
         return fail_key(reader, "comm", "the number of a communicator that a line before describes");
     op.comm = (uint32_t)(comm - trace->comms.items);
@@ -197,6 +197,7 @@ static blink_result_t read_op(const reader_t *reader, const json_t *line)
         return fail_key(reader, "ended_us", "after the last rank came");
     if (!vec_push(&trace->ops, op))
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the ops of %s", reader->path);
+    comm->op_count++;
     return BLINK_OK;
 }
 

@@ -25,7 +25,7 @@ typedef struct trace_place {
 } trace_place_t;
 
 typedef struct trace_comm {
-    uint32_t number, rank_count;
+    uint32_t number, rank_count, op_count;
     trace_place_t *places; /* by rank */
 } trace_comm_t;
 

@@ -33,6 +33,13 @@ READER_LIMIT_S = 1
 ALL = [0, 1, 2, 3, 4, 5, 6, 7]
 
 
+def needs(what, found, package):
+    """Skip the test, and say so, if what it is with is not on this machine."""
+    if not found:
+        print(f"SKIPPED: no {what} here: it is in Debian's package {package}", file=sys.stderr)
+        raise unittest.SkipTest(f"no {what}")
+
+
 class Living:
     """A process, whoever started it, and what it has."""
 

@@ -8,12 +8,11 @@ import re
 import shutil
 import socket
 import struct
-import sys
 import unittest
 import urllib.error
 import urllib.request
 
-from harness import BLINKCTL, LIMIT_S, IntegrationTest, new_id
+from harness import BLINKCTL, LIMIT_S, IntegrationTest, new_id, needs
 from raw import message
 from test_tools import FakeDaemon
 
@@ -24,12 +23,6 @@ PAGE = TOP / "docs" / "observe.md"
 NAME = re.compile(r"\bblink_[a-z_]+")
 LABEL = re.compile(r'(\w+)="((?:[^"\\\n]|\\.)*)"')
 ESCAPES = {"\\n": "\n", "\\\\": "\\", '\\"': '"'}
-
-
-def needs(what, found, package):
-    if not found:
-        print(f"SKIPPED: no {what} here: it is in Debian's package {package}", file=sys.stderr)
-        raise unittest.SkipTest(f"no {what}")
 
 
 def unescape(value):

@@ -5,8 +5,7 @@ import os
 import re
 import unittest
 
-from harness import BLINKCTL, IntegrationTest, new_id
-from test_metrics import needs
+from harness import BLINKCTL, IntegrationTest, new_id, needs
 
 SHORT = "allreduce:100:float32:sum"
 REMEMBERED = 1024

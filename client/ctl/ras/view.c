@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "ctl/host.h"
+#include "ctl/ops/ops.h"
 #include "names.h"
 #include "tools/query.h"
 
@@ -9,16 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define NOT_THERE UINT32_MAX /* a device of none, an arrival not yet */
+#define NO_DEVICE UINT32_MAX
 #define NS_PER_S  1e9
 
 /* ---- asking ---- */
-
-static blink_result_t ask(const ctl_options_t *options, query_t *query, const Blinkwire__Query *question,
-                          Blinkwire__Reply **reply)
-{
-    return host_result(options, query_ask_for(query, question, reply));
-}
 
 /* Ops under way, of communicators whose ranks have all joined. One that is gone since has none. */
 static blink_result_t ask_for_ops(const ctl_options_t *options, query_t *query, ras_view_t *view)
@@ -31,7 +26,7 @@ static blink_result_t ask_for_ops(const ctl_options_t *options, query_t *query, 
         Blinkwire__Query question = ctl_question(options, BLINKWIRE__QUERY_KIND__OPS);
         question.comm = comms->comms[i]->comm;
         question.ops_since = UINT64_MAX; /* none that has ended */
-        blink_result_t result = ask(options, query, &question, &view->ops[i]);
+        blink_result_t result = query_ask_for(query, &question, &view->ops[i]);
         if (result != BLINK_ERR_NOT_FOUND)
             BLINK_TRY(result);
     }
@@ -49,7 +44,7 @@ static blink_result_t ask_all(const ctl_options_t *options, query_t *query, ras_
                   {BLINKWIRE__QUERY_KIND__CLIENTS, &view->clients}};
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         const Blinkwire__Query question = ctl_question(options, wanted[i].kind);
-        BLINK_TRY(ask(options, query, &question, wanted[i].reply));
+        BLINK_TRY(host_result(options, query_ask_for(query, &question, wanted[i].reply)));
     }
     if (!view->status->query->status)
         return BLINK_FAIL(BLINK_ERR_PROTOCOL, "the daemon answered without a status");
@@ -72,21 +67,15 @@ blink_result_t ras_open(const ctl_options_t *options, ras_view_t *view)
     return result;
 }
 
-static void free_reply(Blinkwire__Reply *reply)
-{
-    if (reply)
-        blinkwire__reply__free_unpacked(reply, NULL);
-}
-
 void ras_close(ras_view_t *view)
 {
     for (size_t i = 0; view->ops && i < view->comms->query->n_comms; i++)
-        free_reply(view->ops[i]);
+        blinkwire__reply__free_unpacked(view->ops[i], NULL);
     free(view->ops);
-    free_reply(view->status);
-    free_reply(view->devices);
-    free_reply(view->clients);
-    free_reply(view->comms);
+    blinkwire__reply__free_unpacked(view->status, NULL);
+    blinkwire__reply__free_unpacked(view->devices, NULL);
+    blinkwire__reply__free_unpacked(view->clients, NULL);
+    blinkwire__reply__free_unpacked(view->comms, NULL);
 }
 
 /* ---- ranks ---- */
@@ -122,11 +111,11 @@ static const Blinkwire__Device *find_device(const ras_view_t *view, uint32_t ind
 ras_rank_t ras_rank(const ras_view_t *view, const Blinkwire__Comm *comm, uint32_t rank)
 {
     uint32_t client = rank < comm->n_clients ? comm->clients[rank] : 0;
-    uint32_t device = rank < comm->n_devices ? comm->devices[rank] : NOT_THERE;
+    uint32_t device = rank < comm->n_devices ? comm->devices[rank] : NO_DEVICE;
     ras_rank_t found = {.client = find_client(view, client), .device = find_device(view, device)};
     if (client != 0)
         found.place = RAS_HERE;
-    else if (device != NOT_THERE)
+    else if (device != NO_DEVICE)
         found.place = RAS_LEFT;
     else
         found.place = strcmp(comm->state, "joining") == 0 ? RAS_NOT_JOINED : RAS_ELSEWHERE;
@@ -158,17 +147,18 @@ bool ras_came(const Blinkwire__Op *op, uint32_t rank)
 {
     for (size_t i = 0; i < op->n_ranks && i < op->n_came_us; i++)
         if (op->ranks[i] == rank)
-            return op->came_us[i] != NOT_THERE;
+            return op->came_us[i] != OPS_NOT_COME;
     return true;
 }
 
 bool ras_mismatches(const ras_view_t *view, size_t comm)
 {
     const Blinkwire__QueryReply *ops = ops_of(view, comm);
-    for (size_t i = 0; ops && i < ops->n_ops; i++)
-        for (size_t at = 0; at < ops->ops[i]->n_came_us; at++)
-            if (ops->ops[i]->came_us[at] == NOT_THERE)
-                return true;
+    for (size_t i = 0; ops && i < ops->n_ops; i++) {
+        size_t last = ops_last(ops->ops[i]);
+        if (last < ops->ops[i]->n_ranks && ops->ops[i]->came_us[last] == OPS_NOT_COME)
+            return true;
+    }
     return false;
 }
 

@@ -29,8 +29,6 @@ static blink_result_t ask_events(const ctl_options_t *options, query_t *query, B
     Blinkwire__Query question = ctl_question(options, BLINKWIRE__QUERY_KIND__EVENTS);
     question.events_most = EVENTS_SHOWN;
     blink_result_t result = query_ask_for(query, &question, reply);
-    if (result != BLINK_OK)
-        *reply = NULL;
     return result == BLINK_ERR_UNSUPPORTED ? BLINK_OK : result;
 }
 

@@ -74,15 +74,13 @@ static uint64_t larger(uint64_t one, uint64_t other)
 static void find_ranks(player_t *player)
 {
     const perf_replay_t *replay = player->replay;
-    for (uint32_t i = 0; i < replay->trace.comms.count; i++)
+    for (uint32_t i = 0; i < replay->trace.comms.count; i++) {
+        const trace_comm_t *comm = &replay->trace.comms.items[i];
         player->ranks[i] = NOT_IN;
-    for (size_t i = 0; i < replay->trace.ops.count; i++) {
-        uint32_t comm = replay->trace.ops.items[i].comm;
-        uint32_t rank_count = replay->trace.comms.items[comm].rank_count;
-        for (uint32_t rank = 0; player->ranks[comm] == NOT_IN && rank < rank_count; rank++)
-            if (history_thread(&replay->history, comm, rank) == player->thread) {
-                player->ranks[comm] = rank;
-                player->slot[comm] = player->slot_count++;
+        for (uint32_t rank = 0; comm->op_count > 0 && rank < comm->rank_count; rank++)
+            if (history_thread(&replay->history, i, rank) == player->thread) {
+                player->ranks[i] = rank;
+                player->slot[i] = player->slot_count++;
             }
     }
 }
