@@ -136,14 +136,15 @@ static void items_taken(exec_task_t *task)
     items_wake(items, working);
 }
 
-/* This thread stops taking part. True if that ends the run. */
-static bool items_leave(exec_items_t *items)
+/* This thread stops taking part. True if that ends the run. A worker returns to the queue; others do not, and
+ * wake somebody for what is offered there: whoever was awake may be asleep by now. */
+static bool items_leave(exec_items_t *items, bool is_worker)
 {
     exec_host_t *exec = items->instance->exec;
     pthread_mutex_lock(&exec->mutex);
     bool over = items_over(items), offered = task_is_queued(&items->offer);
     if (!over && !offered) {
-        /* Instead of this thread, which returns to the queue and may take the offer up itself. */
+        /* Instead of this thread; a worker may take the offer up itself. */
         items_offer(items);
     } else if (over && offered) {
         queue_remove(&exec->queue, &items->offer);
@@ -152,7 +153,10 @@ static bool items_leave(exec_items_t *items)
         items->users--;
     }
     bool last = items->users == 0;
-    pthread_mutex_unlock(&exec->mutex);
+    if (is_worker)
+        pthread_mutex_unlock(&exec->mutex);
+    else
+        pool_unlock_and_wake(exec);
     return last;
 }
 
@@ -161,7 +165,7 @@ static uint64_t items_run(exec_task_t *task)
 {
     exec_items_t *items = task->instance->items;
     uint64_t bytes = items_work(items, items->quantum) * items->item_bytes;
-    if (items_leave(items))
+    if (items_leave(items, true))
         instance_finish(items->instance, BLINK_OK);
     return bytes;
 }
@@ -232,6 +236,6 @@ blink_result_t items_start(host_instance_t *instance, exec_share_t *share, bool 
     if (!takes_part)
         return BLINK_OK;
     items_work(items, UINT64_MAX);
-    *under_way = !items_leave(items);
+    *under_way = !items_leave(items, false);
     return *under_way ? BLINK_OK : instance_end(instance, BLINK_OK);
 }

@@ -124,6 +124,25 @@ static void test_one_instance_runs_every_size_on_every_pool(void **state)
     }
 }
 
+/* A starter that makes room for other tenants leaves items to workers that may all be asleep. */
+static void test_what_a_starter_leaves_wakes_a_worker(void **state)
+{
+    (void)state;
+    fixture_t fixture;
+    fixture_init(&fixture, 2, 0.0);
+    direct_t direct;
+    direct_init(&direct, BLINK_ALLREDUCE);
+    exec_instance_t *instance = make_instance(&fixture, &direct.program);
+    exec_queue_t *queue = &fixture.exec->queue;
+    atomic_fetch_add(&queue->tenants_hint, 1); /* another tenant, who is gone without a worker's noticing */
+    for (size_t i = 0; i < LENGTH(all_counts); i++)
+        for (int again = 0; again < 20; again++)
+            check_run(instance, all_counts[i], BLINK_FLOAT32, BLINK_SUM, false);
+    atomic_fetch_sub(&queue->tenants_hint, 1);
+    exec_instance_destroy(instance);
+    fixture_fini(&fixture);
+}
+
 static void test_independent_program_runs_paced(void **state)
 {
     (void)state;
@@ -557,6 +576,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_instance_runs_every_size_on_every_pool),
+        cmocka_unit_test(test_what_a_starter_leaves_wakes_a_worker),
         cmocka_unit_test(test_independent_program_runs_paced),
         cmocka_unit_test(test_average_is_divided_once),
         cmocka_unit_test(test_every_input_is_multiplied_by_its_scalar_once),
