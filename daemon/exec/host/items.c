@@ -23,7 +23,6 @@
 /* The thread that starts a run of up to this many bytes takes part in it: otherwise it would be idle for as
  * long. A larger run would keep it from starting others. */
 #define ITEMS_SHARED_MAX_BYTES (4u << 20)
-_Static_assert(ITEMS_SHARED_MAX_BYTES >= ITEMS_WAKE_BYTES, "a run left to the pool alone is worth a worker");
 
 /* The addresses of the largest step, on the stack of the thread that runs it: every rank's input, scalar and
  * output. */
@@ -231,7 +230,10 @@ blink_result_t items_start(host_instance_t *instance, exec_share_t *share, bool 
     items->users = takes_part ? 2 : 1;
     items_offer(items);
     items_wake(items, takes_part ? 1 : 0);
-    pthread_mutex_unlock(&exec->mutex);
+    if (takes_part)
+        pthread_mutex_unlock(&exec->mutex);
+    else
+        pool_unlock_and_wake(exec); /* a run left to the pool alone has a worker, however little it is */
     /* Unless this thread takes part, the run may have ended and the instance may be gone by now. */
     if (!takes_part)
         return BLINK_OK;

@@ -143,6 +143,28 @@ static void test_what_a_starter_leaves_wakes_a_worker(void **state)
     fixture_fini(&fixture);
 }
 
+/* A starter with other things to do leaves all of a run to workers, however small it is. */
+static void test_a_busy_starter_wakes_a_worker(void **state)
+{
+    (void)state;
+    fixture_t fixture;
+    fixture_init(&fixture, 2, 0.0);
+    direct_t direct;
+    direct_init(&direct, BLINK_ALLREDUCE);
+    exec_instance_t *instance = make_instance(&fixture, &direct.program);
+    for (size_t i = 0; i < LENGTH(all_counts); i++) {
+        payload_t payload;
+        payload_init(&payload, all_counts[i], BLINK_FLOAT32, BLINK_SUM, false);
+        payload.run.starter_is_busy = true;
+        start_run(instance, &payload.run);
+        assert_int_equal(wait_done(&payload.outcome, 1), BLINK_OK);
+        assert_reduced(&payload);
+        payload_fini(&payload);
+    }
+    exec_instance_destroy(instance);
+    fixture_fini(&fixture);
+}
+
 static void test_independent_program_runs_paced(void **state)
 {
     (void)state;
@@ -577,6 +599,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_instance_runs_every_size_on_every_pool),
         cmocka_unit_test(test_what_a_starter_leaves_wakes_a_worker),
+        cmocka_unit_test(test_a_busy_starter_wakes_a_worker),
         cmocka_unit_test(test_independent_program_runs_paced),
         cmocka_unit_test(test_average_is_divided_once),
         cmocka_unit_test(test_every_input_is_multiplied_by_its_scalar_once),
