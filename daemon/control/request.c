@@ -22,6 +22,7 @@ static void send_hello(const session_t *session, uint64_t id, const int *fds, ui
     body.device_count = session->control->device_count;
     body.home.data = (uint8_t *)(uintptr_t)&session->control->home; /* only read */
     body.home.len = UNIQUE_ID_HOME_BYTES;
+    body.watches_threads = true;
     body.client_id = session->client ? session->client->number : 0;
     reply.id = id;
     reply.body_case = BLINKWIRE__REPLY__BODY_HELLO;
@@ -74,11 +75,10 @@ static void hello(session_t *session, uint64_t id, const Blinkwire__Hello *messa
 
 static void reply_lost_fds(const session_t *session, uint64_t id)
 {
-    BLINK_FAIL(
-        BLINK_ERR_QUOTA,
-        "the descriptor of the memory was not taken: the daemon has none left (LimitNOFILE=), or %u wait "
-        "for this user's unfinished requests",
-        session->tenant->unclaimed_fds);
+    BLINK_FAIL(BLINK_ERR_QUOTA,
+               "the descriptor was not taken: the daemon has none left (LimitNOFILE=), or %u wait "
+               "for this user's unfinished requests",
+               session->tenant->unclaimed_fds);
     connection_reply_error(session->connection, id, BLINK_ERR_QUOTA);
 }
 
@@ -112,6 +112,20 @@ static void gpu_mem_register(session_t *session, uint64_t id, const Blinkwire__G
         region_register_gpu(session->client, id, message, fds, fd_count);
     for (uint32_t i = 0; i < fd_count; i++)
         close(fds[i]);
+}
+
+static void watch_thread(const session_t *session, uint64_t id)
+{
+    int fd = connection_take_fd(session->connection);
+    if (fd < 0 && connection_lost_fds(session->connection)) {
+        reply_lost_fds(session, id);
+        return;
+    }
+    blink_result_t result = connection_watch_thread(session->connection, fd);
+    if (result == BLINK_OK)
+        connection_reply_ok(session->connection, id);
+    else
+        connection_reply_error(session->connection, id, result);
 }
 
 /* Requests that only a client with rings may make. */
@@ -148,6 +162,9 @@ static void client_request(session_t *session, const Blinkwire__Request *request
         return;
     case BLINKWIRE__REQUEST__BODY_COMM_SURVIVORS:
         roster_tell_survivors(client, request->id, request->comm_survivors);
+        return;
+    case BLINKWIRE__REQUEST__BODY_WATCH_THREAD:
+        watch_thread(session, request->id);
         return;
     case BLINKWIRE__REQUEST__BODY_FIND_HOME:
         finding_begin(session->control, session->connection, session->tenant, request->id,

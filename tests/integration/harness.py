@@ -4,6 +4,7 @@ limits.
 Every child is ended by its process id when a test fails. Sanitizer reports in what any child prints fail
 the test.
 """
+import contextlib
 import json
 import os
 import re
@@ -49,6 +50,14 @@ class Living:
     def descriptors(self):
         """How many it has open."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def watched(self):
+        """The numbers of the processes and threads that it has pidfds of."""
+        folder, numbers = f"/proc/{self.pid}/fdinfo", set()
+        for fd in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError), open(f"{folder}/{fd}", encoding="ascii") as about:
+                numbers |= {line.split()[1] for line in about if line.startswith("Pid:")}
+        return numbers
 
     def mappings(self):
         with open(f"/proc/{self.pid}/maps", encoding="utf-8") as maps:

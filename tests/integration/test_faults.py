@@ -53,6 +53,20 @@ class FaultTest(IntegrationTest):
             self.assert_step(bystander.finish(), SHORT, "OK")
         daemon.check_serves()
 
+    def test_threads_of_a_client_are_watched(self):
+        """Of a killed process the kernel tells when it has taken its memory apart, of all threads but the last
+        before."""
+        try:
+            os.close(os.pidfd_open(os.getpid(), os.O_EXCL))  # PIDFD_THREAD
+        except OSError:
+            self.skipTest("pidfds of threads need Linux 6.9")
+        daemon = self.daemon()
+        rank, = self.start_ranks(daemon, [0], ["gate:end"])
+        rank.wait_for_step("at-gate")
+        self.until(lambda: len({*os.listdir(f"/proc/{rank.pid}/task")} & daemon.watched()) == 3)
+        rank.say()
+        rank.finish()
+
     def test_rank_killed_while_others_wait_for_it(self):
         daemon = self.daemon()
         ranks = self.start_ranks(daemon, [0, 1, 2],

@@ -4,6 +4,7 @@ import fcntl
 import os
 import random
 import struct
+import subprocess
 import time
 import unittest
 
@@ -167,6 +168,33 @@ class FrameTest(HostileTest):
         for _ in range(50):
             client.request(raw.QUERY, b"", [self.fd(os.memfd_create("unasked"))])
         self.assertLessEqual(self.blinkd.descriptors(), before)
+
+    def test_watching_what_is_no_thread(self):
+        """A folder of /proc is taken for a process by some calls, and cannot be watched."""
+        client = self.client()
+        before = self.blinkd.descriptors()
+        for fd in (os.memfd_create("none"), os.open(f"/proc/{os.getpid()}", os.O_RDONLY), os.eventfd(0)):
+            self.assertEqual(client.request(raw.WATCH_THREAD, b"", [self.fd(fd)]).code, raw.INVALID_ARGUMENT)
+        self.assertEqual(client.request(raw.WATCH_THREAD).code, raw.INVALID_ARGUMENT)
+        # Connections of tests before may close meanwhile.
+        self.assertLessEqual(self.blinkd.descriptors(), before)
+        client.socket.close()
+        self.wait_until_gone(2)
+
+    def test_a_watched_thread_ends(self):
+        """The connection ends with it. No more than two are watched."""
+        client = self.client()
+        child = subprocess.Popen(["sleep", "1000"])
+        self.addCleanup(child.wait)
+        self.addCleanup(child.kill)
+        watched = self.fd(os.pidfd_open(child.pid))
+        before = self.blinkd.descriptors()
+        codes = [client.request(raw.WATCH_THREAD, b"", [watched]).code for _ in range(50)]
+        self.assertEqual(codes, [0] * 2 + [raw.INVALID_ARGUMENT] * 48)
+        # Connections of tests before may close meanwhile.
+        self.assertLessEqual(self.blinkd.descriptors(), before + 2)
+        child.kill()
+        self.assertTrue(client.closed_by_daemon())
 
     def test_silence(self):
         self.client(hello=False)

@@ -54,7 +54,7 @@ static blink_result_t listen_to_control(blink_context_t *context, uint64_t passe
     request.body_case = BLINKWIRE__REQUEST__BODY_PING;
     request.ping = &ping;
     heartbeat->received = connection->received;
-    return connection_post(connection, &request);
+    return connection_post(connection, &request, -1);
 }
 
 blink_result_t heartbeat_look(blink_context_t *context)

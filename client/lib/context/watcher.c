@@ -3,6 +3,7 @@
 
 #include "context/comm.h"
 #include "context/context.h"
+#include "context/witness.h"
 #include "submit/daemon.h"
 
 #include <errno.h>
@@ -108,13 +109,16 @@ static void stand_in(blink_context_t *context)
 static void *watch(void *argument)
 {
     blink_context_t *context = argument;
+    witness_t witness;
     char text[BLINK_ERROR_TEXT_BYTES];
+    witness_start(&witness, &context->connection);
     describe_loss(&context->connection, serve(context), text);
     /* First: whoever sees an op end with DAEMON_LOST sees this, too. */
     connection_lose(&context->connection, text);
     ops_lose(&context->ops, context->connection.lost_text);
     connection_end(&context->connection);
     stand_in(context);
+    witness_stop(&witness);
     return NULL;
 }
 

@@ -155,12 +155,12 @@ blink_result_t connection_call(connection_t *connection, Blinkwire__Request *req
     return result;
 }
 
-blink_result_t connection_post(connection_t *connection, Blinkwire__Request *request)
+blink_result_t connection_post(connection_t *connection, Blinkwire__Request *request, int fd)
 {
     pthread_mutex_lock(&connection->lock);
     request->id = ++connection->last_id;
     pthread_mutex_unlock(&connection->lock);
-    return send_request(connection, request, NULL, 0);
+    return send_request(connection, request, &fd, fd >= 0);
 }
 
 /* ---- the watcher's ---- */
@@ -273,6 +273,7 @@ static blink_result_t accept_hello(connection_t *connection, const Blinkwire__Re
         return BLINK_FAIL(BLINK_ERR_PROTOCOL,
                           "the daemon chose protocol version %u, this library speaks %u to %u", version,
                           BLINK_WIRE_VERSION_MIN, BLINK_WIRE_VERSION_MAX);
+    connection->watches_threads = reply->hello->watches_threads;
     connection->daemon_pid = daemon_pid(connection->socket_fd, (pid_t)reply->hello->pid);
     const ProtobufCBinaryData *home = &reply->hello->home;
     if (home->len != UNIQUE_ID_HOME_BYTES)

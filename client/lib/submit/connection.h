@@ -29,6 +29,7 @@ void connection_answer_release(connection_answer_t *answer);
 typedef struct connection {
     int socket_fd;
     pid_t daemon_pid;          /* 0: not known; constant, as the next */
+    bool watches_threads;      /* the daemon does */
     double daemon_timeout_s;   /* after which a silent daemon is given up; 0: never */
     uint64_t received;         /* messages; the watcher's alone */
     pthread_mutex_t send_lock; /* serialises frame_send() */
@@ -98,8 +99,9 @@ void connection_ask_in_order(connection_t *connection, Blinkwire__Request *reque
 bool connection_await_until(connection_t *connection, const connection_wait_t *wait,
                             const struct timespec *deadline);
 
-/** Send a request whose answer matters to nobody. Thread-safe. Errors: DAEMON_LOST, SYSTEM, NO_MEMORY. */
-blink_result_t connection_post(connection_t *connection, Blinkwire__Request *request);
+/** Send a request whose answer matters to nobody, with a descriptor that stays the caller's (-1: none).
+ * Thread-safe. Errors: DAEMON_LOST, SYSTEM, NO_MEMORY. */
+blink_result_t connection_post(connection_t *connection, Blinkwire__Request *request, int fd);
 
 /* ---- the watcher's ---- */
 

@@ -510,6 +510,11 @@ pid_t connection_pid(const connection_t *connection)
     return connection->peer.pid;
 }
 
+blink_result_t connection_watch_thread(connection_t *connection, int thread_fd)
+{
+    return peer_watch_thread(&connection->peer, thread_fd);
+}
+
 blink_result_t connection_create(const connection_config_t *config, connection_t **created)
 {
     connection_t *connection = calloc(1, sizeof(*connection));

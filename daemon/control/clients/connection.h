@@ -58,6 +58,9 @@ void connection_refuse(int fd, blink_result_t code);
 /* The process at the other end, as it was when it connected. */
 pid_t connection_pid(const connection_t *connection);
 
+/* Watch a thread of that process, too: peer_watch_thread(). */
+blink_result_t connection_watch_thread(connection_t *connection, int thread_fd);
+
 /* The largest request that may come from now on; at first it is CONNECTION_HELLO_MAX_BYTES. */
 void connection_allow(connection_t *connection, uint32_t frame_max_bytes);
 #define CONNECTION_HELLO_MAX_BYTES 1024u

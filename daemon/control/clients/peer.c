@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Since Linux 6.5; the headers of older systems lack the name. */
@@ -25,7 +26,7 @@ blink_result_t peer_identify(peer_t *peer, int socket_fd)
     socklen_t bytes = sizeof(credentials);
     if (getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0)
         return BLINK_FAIL_ERRNO("who is at the other end of a connection");
-    *peer = (peer_t){.pid = credentials.pid, .uid = credentials.uid, .gid = credentials.gid, .pidfd = -1};
+    *peer = (peer_t){.pid = credentials.pid, .uid = credentials.uid, .gid = credentials.gid};
     return BLINK_OK;
 }
 
@@ -77,26 +78,57 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     peer->ended(peer->context);
 }
 
+/* The pidfd becomes the peer's, or is closed. */
+static blink_result_t watch_pidfd(peer_t *peer, uv_loop_t *loop, int fd)
+{
+    struct peer_pidfd *pidfd = &peer->pidfds[peer->pidfd_count];
+    if (uv_poll_init(loop, &pidfd->poll, fd) != 0) {
+        close(fd);
+        return BLINK_FAIL(BLINK_ERR_SYSTEM, "watch process %d", peer->pid);
+    }
+    pidfd->fd = fd;
+    pidfd->poll.data = peer;
+    uv_poll_start(&pidfd->poll, UV_READABLE, on_readable);
+    peer->pidfd_count++;
+    return BLINK_OK;
+}
+
 blink_result_t peer_watch(peer_t *peer, uv_loop_t *loop, int socket_fd, void (*ended)(void *context),
                           void *context)
 {
-    int pidfd = open_pidfd(peer, socket_fd);
+    int fd = open_pidfd(peer, socket_fd);
     peer->ended = ended;
     peer->context = context;
-    if (pidfd < 0 && says_gone(errno))
+    if (fd < 0 && says_gone(errno))
         return BLINK_FAIL(BLINK_ERR_PEER_LOST, "process %d has connected and ended", peer->pid);
-    if (pidfd < 0 && (descriptors_ran_out(errno) || errno == ENOMEM))
+    if (fd < 0 && (descriptors_ran_out(errno) || errno == ENOMEM))
         return descriptors_fail("watch the process that connects");
-    if (pidfd < 0)
+    if (fd < 0)
         return BLINK_OK; /* an older kernel, or one that is told to refuse */
-    if (uv_poll_init(loop, &peer->poll, pidfd) != 0) {
-        close(pidfd);
-        return BLINK_FAIL(BLINK_ERR_SYSTEM, "watch process %d", peer->pid);
-    }
-    peer->pidfd = pidfd;
-    peer->poll.data = peer;
-    uv_poll_start(&peer->poll, UV_READABLE, on_readable);
-    return BLINK_OK;
+    return watch_pidfd(peer, loop, fd);
+}
+
+/* The kernel looks at nothing of a descriptor that is not one: a file whose system answers slowly, or not at
+ * all, holds up nobody here. A pidfd is of no child of the daemon's. */
+static bool is_pidfd(int fd)
+{
+    siginfo_t info;
+    return waitid(P_PIDFD, (id_t)fd, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno == ECHILD;
+}
+
+blink_result_t peer_watch_thread(peer_t *peer, int thread_fd)
+{
+    blink_result_t result = BLINK_OK;
+    if (thread_fd < 0 || !is_pidfd(thread_fd))
+        result = BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "what came is no pidfd of a thread");
+    else if (peer->pidfd_count > PEER_THREADS_MAX)
+        result = BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "%u threads of this client are watched already",
+                            PEER_THREADS_MAX);
+    else if (peer->pidfd_count > 0)
+        return watch_pidfd(peer, peer->pidfds[0].poll.loop, thread_fd);
+    if (thread_fd >= 0)
+        close(thread_fd);
+    return result;
 }
 
 const char *peer_subject(const peer_t *peer, char text[PEER_SUBJECT_BYTES])
@@ -107,22 +139,23 @@ const char *peer_subject(const peer_t *peer, char text[PEER_SUBJECT_BYTES])
 
 void peer_ignore(peer_t *peer)
 {
-    if (peer->pidfd >= 0)
-        uv_poll_stop(&peer->poll);
+    for (uint32_t i = 0; i < peer->pidfd_count; i++)
+        uv_poll_stop(&peer->pidfds[i].poll);
 }
 
 static void on_closed(uv_handle_t *handle)
 {
     peer_t *peer = handle->data;
-    close(peer->pidfd);
-    peer->closed(peer->context);
+    close(peer->pidfds[--peer->pidfd_count].fd);
+    if (peer->pidfd_count == 0)
+        peer->closed(peer->context);
 }
 
 void peer_close(peer_t *peer, void (*closed)(void *context))
 {
     peer->closed = closed;
-    if (peer->pidfd >= 0)
-        uv_close((uv_handle_t *)&peer->poll, on_closed);
-    else
+    for (uint32_t i = 0; i < peer->pidfd_count; i++)
+        uv_close((uv_handle_t *)&peer->pidfds[i].poll, on_closed);
+    if (peer->pidfd_count == 0)
         closed(peer->context);
 }
