@@ -54,8 +54,7 @@ class FaultTest(IntegrationTest):
         daemon.check_serves()
 
     def test_threads_of_a_client_are_watched(self):
-        """Of a killed process the kernel tells when it has taken its memory apart, of all threads but the last
-        before."""
+        """Of a killed process the kernel tells late, of all its threads but the last at once."""
         try:
             os.close(os.pidfd_open(os.getpid(), os.O_EXCL))  # PIDFD_THREAD
         except OSError:
