@@ -67,6 +67,12 @@ void turns_post(turns_t *turns, tenant_t *tenant, work_t *work)
     uv_idle_start(&turns->idle, on_idle);
 }
 
+void turns_set_timer(uv_timer_t *timer, uint64_t at_ms, uv_timer_cb on_timer)
+{
+    uint64_t now_ms = uv_now(timer->loop);
+    uv_timer_start(timer, on_timer, at_ms > now_ms ? at_ms - now_ms : 1, 0);
+}
+
 blink_result_t turns_init(turns_t *turns, uv_loop_t *loop, mailbox_t *mailbox)
 {
     *turns = (turns_t){.mailbox = mailbox};

@@ -3,6 +3,7 @@ import ctypes
 import fcntl
 import os
 import random
+import signal
 import struct
 import subprocess
 import time
@@ -240,6 +241,35 @@ class QuotaTest(HostileTest):
         self.assertGreater(refused, 30)
         for client in silent:
             client.close()
+        daemon.check_serves()
+
+    def pause(self, daemon, seconds):
+        """Have time pass for the daemon all at once."""
+        daemon.child.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        daemon.child.send_signal(signal.SIGCONT)
+
+    def test_more_gatherings_run_out_of_time_at_once_than_fit_in_a_turn(self):
+        daemon, count = self.daemon("--init-timeout", "1"), 300
+        client = RawClient(daemon)
+        self.addCleanup(client.close)
+        self.assertEqual(client.hello().code, 0)
+        for _ in range(count):
+            client.send(raw.COMM_INIT, message(_1=unique_id(), _2=64, _3=0, _4=0))
+        self.pause(daemon, 1.5)
+        codes = {client.receive().code for _ in range(count)}
+        self.assertEqual(codes, {raw.TIMEOUT})
+        daemon.check_serves()
+
+    def test_more_connections_run_out_of_time_at_once_than_fit_in_a_turn(self):
+        daemon = self.daemon()
+        silent = [RawClient(daemon) for _ in range(600)]
+        for client in silent:
+            self.addCleanup(client.close)
+        self.until(lambda: daemon.descriptors() > len(silent))
+        self.pause(daemon, 5.5)
+        for client in silent:
+            self.assertTrue(client.receive() is None or client.closed_by_daemon())
         daemon.check_serves()
 
     def test_regions_are_counted_however_small(self):

@@ -59,10 +59,8 @@ static void on_hello_timer(uv_timer_t *timer);
 static void arm_hello_timer(control_t *control)
 {
     const session_t *first = LIST_FIRST(&control->ungreeted, session_t, of_ungreeted);
-    uint64_t now_ms = uv_now(&control->loop);
     if (first && !uv_is_active((uv_handle_t *)&control->hello_timer))
-        uv_timer_start(&control->hello_timer, on_hello_timer,
-                       first->hello_deadline_ms > now_ms ? first->hello_deadline_ms - now_ms : 0, 0);
+        turns_set_timer(&control->hello_timer, first->hello_deadline_ms, on_hello_timer);
 }
 
 /* A connection that has been told so, and does not read it, is closed all the same. */

@@ -50,19 +50,21 @@ static void on_timer(uv_timer_t *timer);
 static void arm(failed_ids_t *failed_ids)
 {
     const failed_id_t *first = LIST_FIRST(&failed_ids->by_end, failed_id_t, until.link);
-    uint64_t now_ms = uv_now(&failed_ids->control->loop);
     if (first)
-        uv_timer_start(&failed_ids->timer, on_timer,
-                       first->until.at_ms > now_ms ? first->until.at_ms - now_ms : 0, 0);
+        turns_set_timer(&failed_ids->timer, first->until.at_ms, on_timer);
 }
 
 static void on_timer(uv_timer_t *timer)
 {
     failed_ids_t *failed_ids = timer->data;
+    turns_t *turns = &failed_ids->control->turns;
     uint64_t now_ms = uv_now(&failed_ids->control->loop);
-    failed_id_t *first = LIST_FIRST(&failed_ids->by_end, failed_id_t, until.link);
-    if (first && first->until.at_ms <= now_ms)
+    failed_id_t *first;
+    while ((first = LIST_FIRST(&failed_ids->by_end, failed_id_t, until.link)) &&
+           first->until.at_ms <= now_ms && !turns_is_over(turns)) {
+        turns_count(turns, 1);
         failed_id_free(failed_ids, first);
+    }
     arm(failed_ids);
 }
 

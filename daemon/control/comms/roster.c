@@ -296,11 +296,10 @@ void roster_free(roster_t *roster)
 void rosters_arm(uv_timer_t *timer, const list_t *deadlines, uv_timer_cb on_timer)
 {
     const deadline_t *first = deadline_first(deadlines);
-    uint64_t now_ms = uv_now(timer->loop);
     if (!first)
         uv_timer_stop(timer);
     else
-        uv_timer_start(timer, on_timer, first->at_ms > now_ms ? first->at_ms - now_ms : 0, 0);
+        turns_set_timer(timer, first->at_ms, on_timer);
 }
 
 void roster_end_if_left(roster_t *roster)

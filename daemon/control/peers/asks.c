@@ -32,11 +32,10 @@ static void on_timer(uv_timer_t *timer);
 static void arm(asks_t *asks)
 {
     const ask_t *first = LIST_FIRST(&asks->all, ask_t, of_all);
-    uint64_t now_ms = uv_now(asks->timer.loop);
     if (!first)
         uv_timer_stop(&asks->timer);
     else
-        uv_timer_start(&asks->timer, on_timer, first->until_ms > now_ms ? first->until_ms - now_ms : 0, 0);
+        turns_set_timer(&asks->timer, first->until_ms, on_timer);
 }
 
 /* ---- questions and their ends ---- */
