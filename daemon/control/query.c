@@ -4,6 +4,7 @@
 #include "base/counter.h"
 #include "base/events.h"
 #include "control/comms/describe.h"
+#include "control/comms/lost_ops.h"
 #include "control/comms/ops.h"
 #include "control/gpus.h"
 #include "control/links.h"
@@ -165,10 +166,18 @@ static void fail_without_comm(const page_t *page, uint32_t comm)
 static void answer_ops(const page_t *page, const Blinkwire__Query *query)
 {
     const roster_t *roster = find_roster(page->view, query->comm);
+    const history_t *lost = lost_ops_find(page->view, query->comm);
     if (roster && roster->engine)
         ops_query(page->asker, roster, query->ops_since, page->number);
+    else if (lost)
+        ops_query_lost(page->asker, lost, query->ops_since, page->number);
     else
-        fail_without_comm(page, query->comm);
+        asker_fail(
+            page->asker,
+            BLINK_FAIL(BLINK_ERR_NOT_FOUND,
+                       "no communicator %u whose ranks have all joined, and it is none of the last few "
+                       "that were lost; blinkctl comms lists the ones that there are",
+                       query->comm));
 }
 
 static void answer_topology_of(page_t *page, uint32_t comm, char **local)

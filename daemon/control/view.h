@@ -29,9 +29,14 @@ static inline const bag_t *view_clients(const view_t *view)
     return view->all || view_picks(view) ? &view->control->all_clients : &view->tenant->clients;
 }
 
+static inline bool view_sees_user(const view_t *view, uid_t uid)
+{
+    return view->all || uid == view->tenant->uid;
+}
+
 static inline bool view_sees(const view_t *view, const tenant_t *owner)
 {
-    return view->all || owner->uid == view->tenant->uid;
+    return view_sees_user(view, owner->uid);
 }
 
 /* An item of these; NULL: it is somebody else's. */

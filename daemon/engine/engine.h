@@ -173,10 +173,15 @@ blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *con
  * A rank leaves. lost: its client is gone: its ops are cancelled and the communicator ends for the
  * others with PEER_LOST and `text`. Not lost (destroy): ops that every rank has submitted still run; ops that
  * this rank did not submit fail with PEER_LOST. done: no op of this rank is under way. After the last rank's
- * leave has been done, the engine frees the communicator (before calling that done; `comm` must not be used
- * afterwards).
+ * leave has been done, nothing is left but engine_comm_free().
  */
 void engine_comm_leave(engine_comm_t *comm, uint32_t rank, bool lost, const char *text, engine_done_t done);
+
+/* Take the ops out of a communicator that was lost: history_free() when they are not needed any more. Those
+ * of another have no place and no op. The last leave is done, as for the next. */
+history_t engine_comm_take_lost_ops(engine_comm_t *comm);
+
+void engine_comm_free(engine_comm_t *comm);
 
 /* End the communicator: ops under way and later ones complete with the reason and the text. The first reason
  * wins. Until the last leave's done. */
@@ -232,6 +237,11 @@ typedef struct engine_records {
  * at the end. The caller frees it. Errors: NO_MEMORY. */
 blink_result_t engine_records_create(engine_comm_t *comm, uint64_t since, uint64_t before, engine_done_t done,
                                      engine_records_t **records);
+
+/* The same of ops that were taken out of a communicator: the records are filled at once, and there is nothing
+ * to ask. Errors: NO_MEMORY. */
+blink_result_t engine_records_of_lost(const history_t *ops, uint64_t since, uint64_t before,
+                                      engine_records_t **records);
 
 /* Ask, before the last leave's done. The records are the caller's again when `done` is called. */
 void engine_records_ask(engine_records_t *records);

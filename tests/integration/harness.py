@@ -32,6 +32,7 @@ LAST_LINES = 200
 READER_LIMIT_S = 1
 
 ALL = [0, 1, 2, 3, 4, 5, 6, 7]
+NOBODY = 65534
 
 
 def needs(what, found, package):
@@ -340,6 +341,15 @@ class IntegrationTest(unittest.TestCase):
         status, out, err = self.run_command([BLINKCTL, "--socket", daemon.socket, *arguments])
         self.assertEqual(status, 0, err)
         return out
+
+    def ctl_of_nobody(self, daemon, *arguments):
+        """Status and both outputs of blinkctl, run by another user. Only root may become one."""
+        os.chmod(daemon.directory, 0o755)
+        os.chmod(daemon.socket, 0o777)
+        # A copy that the other user can run wherever the build directory lies.
+        tool = shutil.copy(BLINKCTL, os.path.join(daemon.directory, "blinkctl"))
+        return self.run_command([tool, "--socket", daemon.socket, *arguments],
+                                user=NOBODY, group=NOBODY, extra_groups=[])
 
     def ctl_json(self, daemon, *arguments):
         return json.loads(self.ctl(daemon, *arguments, "--json"))

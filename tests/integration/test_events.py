@@ -1,12 +1,10 @@
 """blinkctl events: what the daemon remembers of what has happened, and to whom it shows it."""
 import os
-import shutil
 import unittest
 
-from harness import BLINKCTL, IntegrationTest, new_id
+from harness import IntegrationTest, new_id
 
 SHORT = "allreduce:100:float32:sum"
-NOBODY = 65534
 
 
 class EventsTest(IntegrationTest):
@@ -65,12 +63,7 @@ class EventsTest(IntegrationTest):
     def test_a_user_is_shown_its_own_and_the_hosts(self):
         daemon = self.daemon()
         self.lose_a_rank(daemon)
-        os.chmod(daemon.directory, 0o755)
-        os.chmod(daemon.socket, 0o777)
-        # A copy that the other user can run wherever the build directory lies.
-        tool = shutil.copy(BLINKCTL, os.path.join(daemon.directory, "blinkctl"))
-        status, out, err = self.run_command([tool, "--socket", daemon.socket, "events"],
-                                            user=NOBODY, group=NOBODY, extra_groups=[])
+        status, out, err = self.ctl_of_nobody(daemon, "events")
         self.assertEqual(status, 0, err)
         self.assertEqual([line.split()[2] for line in out.splitlines()[1:]], ["daemon-started"])
 

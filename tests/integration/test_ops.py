@@ -94,6 +94,53 @@ class OpsTest(IntegrationTest):
                          r"[\d.e+-]+ s ago, to which 1 of 2 ranks here have come: it lacks rank 1\n")
         self.assertIn("communicator 1: its last op to end was allreduce 1 of 400 bytes, ", daemon.stderr())
 
+    def lose(self, daemon, comm, step=SHORT):
+        """A pair, whose communicator is to have this number. One dies while the other waits for it."""
+        first, second = self.start_pair(daemon, [step, SHORT], [step, "gate:late", "kill"])
+        second.wait_for_step("at-gate")
+        self.until(lambda: self.ctl_json(daemon, "ops", str(comm))["ops"][-1]["doing"] == "gathering")
+        second.say()
+        second.finish()
+        self.assert_step(first.finish(), SHORT, "PEER_LOST")
+        self.until(lambda: not self.ctl_json(daemon, "comms")["comms"])
+
+    def test_ops_of_a_lost_communicator_are_kept(self):
+        """Those of a user's last four, with who had come."""
+        daemon = self.daemon()
+        for comm in range(1, 7):
+            self.lose(daemon, comm)
+            ended, lost = self.ctl_json(daemon, "ops", str(comm))["ops"]
+            self.assertEqual((ended["op"], ended["result"]), (1, "OK"))
+            self.assertEqual((lost["op"], lost["doing"], lost["result"]), (2, "ended", "PEER_LOST"))
+            self.assertEqual(lost["ranks"], [{"rank": 1, "came_us": None}, {"rank": 0, "came_us": 0}])
+        kept = [self.run_command([BLINKCTL, "--socket", daemon.socket, "ops", str(comm)])[0]
+                for comm in range(1, 7)]
+        self.assertEqual(kept, [1, 1, 0, 0, 0, 0])
+        for tenant in self.ctl_json(daemon, "tenants")["tenants"]:
+            self.assertEqual(tenant["budgets"]["op_bytes"]["used"], 0)
+
+    def test_many_ops_of_a_lost_communicator(self):
+        daemon = self.daemon()
+        self.lose(daemon, 1, f"times:{REMEMBERED}:{SHORT}")
+        self.assertEqual([op["op"] for op in self.ops(daemon)], list(range(2, REMEMBERED + 2)))
+
+    def test_what_ended_well_is_not_kept(self):
+        daemon = self.daemon()
+        for rank in self.start_pair(daemon, [SHORT], [SHORT]):
+            self.assert_all_ok(rank.finish())
+        self.until(lambda: not self.ctl_json(daemon, "comms")["comms"])
+        status, _, err = self.run_command([BLINKCTL, "--socket", daemon.socket, "ops", "1"])
+        self.assertEqual(status, 1)
+        self.assertIn("none of the last few that were lost", err)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root may become another user")
+    def test_lost_ops_are_their_users_alone(self):
+        daemon = self.daemon()
+        self.lose(daemon, 1)
+        status, _, err = self.ctl_of_nobody(daemon, "ops", "1")
+        self.assertEqual(status, 1)
+        self.assertIn("no communicator 1 ", err)
+
     def test_probes_are_in_the_daemon_where_their_header_was(self):
         needs("sys/sdt.h", glob.glob("/usr/include/**/sys/sdt.h", recursive=True), "systemtap-sdt-dev")
         status, notes, err = self.run_command(["readelf", "--notes", "--wide", os.environ["BLINKD"]])

@@ -12,10 +12,10 @@ import subprocess
 import unittest
 
 import raw
-from harness import BLINK_RANK, BLINKD, LIMIT_S, IntegrationTest, Rank, accepts, new_id, unshared
+from harness import (BLINK_RANK, BLINKD, LIMIT_S, NOBODY, IntegrationTest, Rank, accepts, new_id,
+                     unshared)
 from raw import RawClient, message
 
-NOBODY = 65534
 STEP = "allreduce:100:float32:sum"
 
 

@@ -212,7 +212,9 @@ blink_result_t ctl_ops(int argc, char **argv, ctl_options_t *common)
         .parser = parse_ops,
         .args_doc = "COMM",
         .doc =
-            "Show the last 1024 ops of communicator COMM, and those under way: which rank of this host came "
+            "Show the last 1024 ops of communicator COMM, and those under way, or what is kept of one that "
+            "was "
+            "lost: which rank of this host came "
             "last and how late, how long they waited for their plan, for copies of staged memory or "
             "streams, and for scratch, how long they ran, and how long all of it took since the first rank "
             "came.",

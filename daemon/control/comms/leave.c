@@ -3,6 +3,7 @@
 #include "control/comms/abort.h"
 #include "control/comms/children.h"
 #include "control/comms/gathering.h"
+#include "control/comms/lost_ops.h"
 #include "control/comms/survivors.h"
 
 #include <stdio.h>
@@ -16,8 +17,11 @@ static void on_left(void *context)
     roster_t *roster = member->roster;
     member->left = true;
     roster->left_count++;
-    if (roster->left_count == roster->joined_count)
-        roster->engine = NULL; /* the engine has freed it; the roster may stay while children fail */
+    if (roster->left_count == roster->joined_count) {
+        lost_ops_keep(roster);
+        engine_comm_free(roster->engine);
+        roster->engine = NULL; /* the roster may stay while children fail */
+    }
     /* A client that is gone took its members along in rosters_lose_one(). */
     if (member->client) {
         connection_reply_ok(member->client->connection, member->request);

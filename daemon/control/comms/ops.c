@@ -60,9 +60,8 @@ static void describe(const op_record_t *record, uint32_t ranks[HISTORY_RANKS],
     op->n_ranks = op->n_came_us = record->arrival_count;
 }
 
-static void answer(const pending_t *pending, described_ops_t *described)
+static void fill_answer(const asker_t *asker, const engine_records_t *records, described_ops_t *described)
 {
-    const engine_records_t *records = pending->records;
     Blinkwire__QueryReply body = BLINKWIRE__QUERY_REPLY__INIT;
     body.ops = described->pointers;
     for (uint32_t i = 0; i < records->count; i++) {
@@ -73,19 +72,25 @@ static void answer(const pending_t *pending, described_ops_t *described)
     body.live_op_count = records->op_total;
     body.ended_op_count = records->ended_total;
     body.next_page = records->next;
-    turns_count(&pending->asker.view.control->turns, 1 + records->count);
-    asker_answer(&pending->asker, &body);
+    turns_count(&asker->view.control->turns, 1 + records->count);
+    asker_answer(asker, &body);
+}
+
+static void answer(const asker_t *asker, const engine_records_t *records)
+{
+    described_ops_t *described = malloc(sizeof(*described));
+    if (described)
+        fill_answer(asker, records, described);
+    else
+        asker_fail(asker, BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for an answer"));
+    free(described);
 }
 
 static void on_told(void *context)
 {
     pending_t *pending = context;
-    described_ops_t *described = pending->is_forgotten ? NULL : malloc(sizeof(*described));
-    if (described)
-        answer(pending, described);
-    else if (!pending->is_forgotten)
-        asker_fail(&pending->asker, BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for an answer"));
-    free(described);
+    if (!pending->is_forgotten)
+        answer(&pending->asker, pending->records);
     pending_free(pending);
 }
 
@@ -108,6 +113,18 @@ void ops_query(const asker_t *asker, const roster_t *roster, uint64_t since, uin
     list_append(&roster->control->ops_asked, &pending->link);
     asker->calls->hold(asker->context);
     engine_records_ask(pending->records);
+}
+
+void ops_query_lost(const asker_t *asker, const history_t *lost, uint64_t since, uint64_t page)
+{
+    engine_records_t *records;
+    blink_result_t result = engine_records_of_lost(lost, since, page, &records);
+    if (result != BLINK_OK) {
+        asker_fail(asker, result);
+        return;
+    }
+    answer(asker, records);
+    free(records);
 }
 
 void ops_forget(control_t *control, const void *context)

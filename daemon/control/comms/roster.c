@@ -2,6 +2,7 @@
 
 #include "control/comms/children.h"
 #include "control/comms/id_hash.h"
+#include "control/comms/lost_ops.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -324,6 +325,7 @@ blink_result_t rosters_create(control_t *control, rosters_t **created)
     list_init(&rosters->meeting);
     list_init(&rosters->shrinking);
     list_init(&rosters->asked);
+    list_init(&rosters->lost_ops);
     rosters->ranks_on = calloc(control->device_count, sizeof(*rosters->ranks_on));
     blink_result_t result = rosters->ranks_on ? failed_ids_create(control, &rosters->failed_ids)
                                               : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u devices",
@@ -351,6 +353,7 @@ void rosters_destroy(rosters_t *rosters)
     while (rosters->all.count > 0)
         roster_free(CONTAINER_OF(rosters->all.items[rosters->all.count - 1], roster_t, of_all));
     failed_ids_destroy(rosters->failed_ids);
+    lost_ops_free(rosters);
     table_fini(&rosters->ids);
     table_fini(&rosters->by_number);
     table_fini(&rosters->comms);

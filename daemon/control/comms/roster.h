@@ -115,6 +115,7 @@ struct rosters {
     uint32_t *ranks_on;         /* by device: members that have joined */
     uv_timer_t gathering_timer; /* the earliest deadline */
     failed_ids_t *failed_ids;
+    list_t lost_ops; /* lost_ops.c's */
     uint32_t last_roster, last_member;
     size_t to_abort; /* the first so many of `all`, while the daemon stops */
 };

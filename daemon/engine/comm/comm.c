@@ -429,16 +429,29 @@ static void comm_free_on_engine(mailbox_item_t *item)
 static void rank_left_on_control(mailbox_item_t *item)
 {
     comm_rank_t *rank = CONTAINER_OF(item, comm_rank_t, item);
-    engine_comm_t *comm = rank->comm;
-    engine_done_t done = rank->done;
-    if (rank->last && comm->has_mail) {
-        /* That may still be in the engine's mailbox: this comes after it. */
-        comm->add_item.run = comm_free_on_engine;
-        mailbox_post(&comm->engine->mailbox, &comm->add_item);
-    } else if (rank->last) {
+    rank->done.call(rank->done.context);
+}
+
+void engine_comm_free(engine_comm_t *comm)
+{
+    if (!comm->has_mail) {
         comm_free(comm);
+        return;
     }
-    done.call(done.context);
+    /* That may still be in the engine's mailbox: this comes after it. */
+    comm->add_item.run = comm_free_on_engine;
+    mailbox_post(&comm->engine->mailbox, &comm->add_item);
+}
+
+history_t engine_comm_take_lost_ops(engine_comm_t *comm)
+{
+    history_t taken = {0};
+    if (comm->end_reason != BLINK_OK) {
+        taken = comm->history;
+        comm->history = (history_t){0};
+        history_trim(&taken);
+    }
+    return taken;
 }
 
 /* True if the rank was the last one. That one also waits for the communicator's ops. */

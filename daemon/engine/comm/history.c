@@ -53,6 +53,17 @@ void history_credit(history_t *history)
     account_credit(history->account, BUDGET_OP_BYTES, history->capacity * history->stride);
 }
 
+void history_trim(history_t *history)
+{
+    if (history->total == 0 || history->total >= history->capacity)
+        return;
+    char *records = realloc(history->records, history->total * history->stride);
+    if (!records)
+        return;
+    history->records = records;
+    history->capacity = (uint32_t)history->total;
+}
+
 void history_free(history_t *history)
 {
     free(history->records);

@@ -86,6 +86,9 @@ const op_record_t *history_get(const history_t *history, uint64_t number);
 /* No op follows: credit the account, which may go before the records do. */
 void history_credit(history_t *history);
 
+/* No op follows: give the memory of unused places back. */
+void history_trim(history_t *history);
+
 void history_free(history_t *history);
 
 #endif

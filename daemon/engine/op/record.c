@@ -120,19 +120,41 @@ static void tell(mailbox_item_t *item)
     mailbox_post(comm->engine->config.control, item);
 }
 
+static engine_records_t *records_alloc(size_t stride, uint64_t since, uint64_t before)
+{
+    engine_records_t *told = calloc(1, sizeof(*told) + ENGINE_RECORDS * stride);
+    if (!told) {
+        BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ops of a communicator", ENGINE_RECORDS);
+        return NULL;
+    }
+    told->since = since;
+    told->before = before;
+    told->stride = stride;
+    return told;
+}
+
 blink_result_t engine_records_create(engine_comm_t *comm, uint64_t since, uint64_t before, engine_done_t done,
                                      engine_records_t **created)
 {
-    size_t stride = record_bytes(record_ranks(comm->member_count));
-    engine_records_t *told = calloc(1, sizeof(*told) + ENGINE_RECORDS * stride);
+    engine_records_t *told = records_alloc(record_bytes(record_ranks(comm->member_count)), since, before);
     if (!told)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u ops of %s", ENGINE_RECORDS, comm->title);
+        return BLINK_ERR_NO_MEMORY;
     told->comm = comm;
-    told->since = since;
-    told->before = before;
     told->done = done;
-    told->stride = stride;
     told->item.run = tell;
+    *created = told;
+    return BLINK_OK;
+}
+
+blink_result_t engine_records_of_lost(const history_t *ops, uint64_t since, uint64_t before,
+                                      engine_records_t **created)
+{
+    engine_records_t *told = records_alloc(ops->stride, since, before);
+    if (!told)
+        return BLINK_ERR_NO_MEMORY;
+    told->now_us = clock_us();
+    told->ended_total = ops->total;
+    tell_ended(ops, told);
     *created = told;
     return BLINK_OK;
 }

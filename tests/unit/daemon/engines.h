@@ -458,8 +458,10 @@ static inline void engines_on_left(void *context)
 {
     test_leave_t *leave = context;
     leave->done = true;
-    if (--leave->comm->members[leave->host] == 0)
-        leave->comm->of_host[leave->host] = NULL;
+    if (--leave->comm->members[leave->host] > 0)
+        return;
+    engine_comm_free(leave->comm->of_host[leave->host]);
+    leave->comm->of_host[leave->host] = NULL;
 }
 
 static inline void rank_begin_to_leave(engines_t *engines, test_comm_t *comm, uint32_t r, bool lost)

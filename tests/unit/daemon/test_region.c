@@ -188,6 +188,7 @@ static void test_pages_that_cannot_be_had_fail_the_op_and_later_ones(void **stat
     await_done(&fixture);
     engine_comm_leave(comm, 1, true, "the end", (engine_done_t){set_done, &fixture.done});
     await_done(&fixture);
+    engine_comm_free(comm);
     fixture_fini(&fixture);
 }
 
