@@ -7,6 +7,7 @@
 #include "request.h"
 #include "tools/arguments.h"
 #include "trace/predict_report.h"
+#include "trace/schedule.h"
 
 #include "base/value.h"
 #include "collective.h"
@@ -61,8 +62,8 @@ static void check_trace_options(struct argp_state *state, const simulate_options
         argp_error(state,
                    "--trace FILE has sizes, roots and peers: not with --bytes, --min-bytes, --max-bytes, "
                    "--root or --peer");
-    if (options->csv || options->svg_path || options->goal_path)
-        argp_error(state, "--trace prints a table or --json: not with --csv, --svg or --goal");
+    if (options->csv || options->svg_path)
+        argp_error(state, "--trace prints a table or --json: not with --csv or --svg");
     if (request->algorithm_count > 1)
         argp_error(state, "--trace is predicted with one algorithm at a time");
 }
@@ -85,7 +86,7 @@ static void finish_options(struct argp_state *state, simulate_options_t *options
         options->max_bytes = options->min_bytes > DEFAULT_MAX_BYTES ? options->min_bytes : DEFAULT_MAX_BYTES;
     if (options->min_bytes > options->max_bytes)
         argp_error(state, "--min-bytes is more than --max-bytes");
-    if (options->goal_path &&
+    if (options->goal_path && !options->trace_path &&
         (options->min_bytes != options->max_bytes || options->request.algorithm_count > 1))
         argp_error(state, "--goal writes the schedule of one size and one algorithm: give --bytes");
     if (options->csv && options->common->json)
@@ -170,7 +171,8 @@ static const struct argp_option option_list[] = {
     {"csv", KEY_CSV, NULL, 0, "Print a line per size and algorithm, with a column per link", 2},
     {"svg", KEY_SVG, "FILE", 0, "Also plot bus bandwidth and time over size", 2},
     {"goal", KEY_GOAL, "FILE", 0,
-     "Also write the schedule of the one --bytes as GOAL, which LogGOPSim and ATLAHS replay", 2},
+     "Also write the schedule of the one --bytes, or of --trace, as GOAL, which LogGOPSim and ATLAHS replay",
+     2},
     {"trace", KEY_TRACE, "FILE", 0,
      "Instead predict the ops of a job, which `blinkctl record` has written: a rank is where the list of "
      "--ranks or the topology has its device",
@@ -221,17 +223,35 @@ static blink_result_t compile(const topo_t *topo, const plan_request_t *request,
     return result;
 }
 
-static blink_result_t write_goal(const topo_t *topo, const lane_geometry_t *geometry,
-                                 const simulate_options_t *options)
+static blink_result_t open_goal(const simulate_options_t *options, FILE **out)
 {
-    FILE *out = fopen(options->goal_path, "w");
-    if (!out)
-        return BLINK_FAIL_ERRNO("write %s", options->goal_path);
-    blink_result_t result = goal_write(topo, geometry, options->reduce_GBps, out);
+    *out = fopen(options->goal_path, "w");
+    return *out ? BLINK_OK : BLINK_FAIL_ERRNO("write %s", options->goal_path);
+}
+
+/* `result` is of what has been written. */
+static blink_result_t close_goal(const simulate_options_t *options, FILE *out, blink_result_t result)
+{
     bool failed = ferror(out);
     if ((fclose(out) != 0 || failed) && result == BLINK_OK)
         result = BLINK_FAIL_ERRNO("write %s", options->goal_path);
     return result;
+}
+
+static blink_result_t write_goal(const topo_t *topo, const lane_geometry_t *geometry,
+                                 const simulate_options_t *options)
+{
+    FILE *out;
+    BLINK_TRY(open_goal(options, &out));
+    return close_goal(options, out, goal_write(topo, geometry, options->reduce_GBps, out));
+}
+
+static blink_result_t bind_size(const plan_t *plan, const lane_program_t *program,
+                                const simulate_options_t *options, uint64_t bytes, lane_geometry_t *geometry)
+{
+    uint64_t blocks = collective_block_count(plan->collective, plan->rank_count);
+    return lane_geometry_init(program, (bytes + blocks - 1) / blocks, options->chunk_bytes, options->slots,
+                              geometry);
 }
 
 /* Run one size of a compiled plan. */
@@ -239,24 +259,23 @@ static blink_result_t run_size(const topo_t *topo, const plan_t *plan, const lan
                                const simulate_options_t *options, uint64_t bytes, simulate_point_t *point)
 {
     uint64_t blocks = collective_block_count(plan->collective, plan->rank_count);
-    uint64_t block_bytes = (bytes + blocks - 1) / blocks;
     lane_geometry_t geometry;
     sim_config_t config = {options->protocol_given ? options->protocol : plan->protocol,
                            options->reduce_GBps};
     if (program->multicast && config.protocol != BLINK_PROTOCOL_SIMPLE)
         return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "--protocol %s: multicast has no protocol but simple",
                           blink_name_protocol(config.protocol));
-    BLINK_TRY(lane_geometry_init(program, block_bytes, options->chunk_bytes, options->slots, &geometry));
+    BLINK_TRY(bind_size(plan, program, options, bytes, &geometry));
     *point = (simulate_point_t){.algorithm = plan->algorithm,
                                 .protocol = config.protocol,
-                                .bytes = block_bytes * blocks,
+                                .bytes = (bytes + blocks - 1) / blocks * blocks,
                                 .slots = geometry.slots,
                                 .plan_GBps = plan->rate_GBps};
     for (uint32_t i = 0; i < program->channel_count; i++)
         if (geometry.channels[i].chunk_bytes > point->chunk_bytes)
             point->chunk_bytes = geometry.channels[i].chunk_bytes;
     blink_result_t result = sim_run(topo, &geometry, &config, &point->result);
-    if (result == BLINK_OK && options->goal_path)
+    if (result == BLINK_OK && options->goal_path && !options->trace_path)
         result = write_goal(topo, &geometry, options);
     lane_geometry_fini(&geometry);
     point->algbw_GBps = (double)point->bytes / point->result.time_us / 1e3;
@@ -347,9 +366,31 @@ static blink_result_t sweep(const request_case_t *opened, const simulate_options
 typedef struct timing {
     const topo_t *topo;
     const simulate_options_t *options;
+    goal_links_t *links; /* NULL: no schedule is written */
 } timing_t;
 
-static blink_result_t time_op(void *context, const plan_request_t *request, double *time_us)
+/* The program is the schedule's from now on. */
+static blink_result_t make_schedule(const timing_t *timing, const plan_t *plan, lane_program_t *program,
+                                    uint64_t bytes, schedule_t **made)
+{
+    schedule_t *schedule = calloc(1, sizeof(*schedule));
+    if (!schedule) {
+        lane_program_destroy(program);
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a schedule");
+    }
+    schedule->program = program;
+    blink_result_t result = bind_size(plan, program, timing->options, bytes, &schedule->geometry);
+    if (result == BLINK_OK)
+        result =
+            goal_create(timing->links, &schedule->geometry, timing->options->reduce_GBps, &schedule->goal);
+    if (result == BLINK_OK)
+        *made = schedule;
+    else
+        schedule_free(schedule);
+    return result;
+}
+
+static blink_result_t time_op(void *context, const plan_request_t *request, predict_kind_t *kind)
 {
     const timing_t *timing = context;
     plan_t *plan = NULL;
@@ -358,9 +399,12 @@ static blink_result_t time_op(void *context, const plan_request_t *request, doub
     blink_result_t result = compile(timing->topo, request, &plan, &program);
     if (result == BLINK_OK)
         result = run_size(timing->topo, plan, program, timing->options, request->bytes, &point);
-    *time_us = point.result.time_us / timing->options->pace_scale;
+    kind->each_us = point.result.time_us / timing->options->pace_scale;
     sim_result_fini(&point.result);
-    lane_program_destroy(program);
+    if (result == BLINK_OK && timing->links)
+        result = make_schedule(timing, plan, program, request->bytes, &kind->schedule);
+    else
+        lane_program_destroy(program);
     plan_destroy(plan);
     return result;
 }
@@ -374,12 +418,26 @@ static void note_pace(const char *path, const trace_t *trace)
                 path, trace->pace_scale, trace->pace_scale);
 }
 
+static blink_result_t show_prediction(const request_case_t *opened, const simulate_options_t *options,
+                                      const trace_t *trace, const prediction_t *prediction)
+{
+    FILE *out;
+    if (options->goal_path) {
+        BLINK_TRY(open_goal(options, &out));
+        BLINK_TRY(close_goal(options, out, schedule_write(trace, prediction, out)));
+    }
+    return options->common->json ? predict_print_json(trace, prediction, opened->topo->name)
+                                 : predict_print_table(trace, prediction, opened->topo->name);
+}
+
 static blink_result_t predict_trace(const request_case_t *opened, const simulate_options_t *options)
 {
-    timing_t timing = {opened->topo, options};
+    timing_t timing = {opened->topo, options, NULL};
     trace_t trace;
     prediction_t prediction = {0};
     blink_result_t result = trace_read(options->trace_path, &trace);
+    if (result == BLINK_OK && options->goal_path)
+        result = goal_links_create(opened->topo, &timing.links);
     if (result == BLINK_OK) {
         if (options->pace_scale == 1)
             note_pace(options->trace_path, &trace);
@@ -387,8 +445,8 @@ static blink_result_t predict_trace(const request_case_t *opened, const simulate
         result = predict(&trace, &opened->plan, time_op, &timing, &prediction);
     }
     if (result == BLINK_OK)
-        result = options->common->json ? predict_print_json(&trace, &prediction, opened->topo->name)
-                                       : predict_print_table(&trace, &prediction, opened->topo->name);
+        result = show_prediction(opened, options, &trace, &prediction);
+    goal_links_destroy(timing.links);
     prediction_free(&prediction);
     trace_free(&trace);
     return result;

@@ -28,9 +28,41 @@
 
 #include <stdio.h>
 
-/* Write as it goes: memory is by the size of the program, not of the payload. What fails in `out` stays
- * there: ferror(). Errors: INVALID_ARGUMENT (reduce_GBps not > 0), UNSUPPORTED (more than SIM_STEPS_MAX steps
- * × chunks, more transfers than there are tags, switches that reduce), NO_MEMORY. */
+/* The numbers of links, the same in all programs of a schedule. The caller's; `topo` is borrowed. Errors:
+ * NO_MEMORY. */
+typedef struct goal_links goal_links_t;
+blink_result_t goal_links_create(const topo_t *topo, goal_links_t **links);
+void goal_links_destroy(goal_links_t *links);
+
+/* What a program adds to a schedule. The caller's; `geometry` is borrowed, `links` until this returns.
+ * Errors: INVALID_ARGUMENT (reduce_GBps not > 0), UNSUPPORTED (more than SIM_STEPS_MAX steps × chunks, more
+ * transfers than there are tags, switches that reduce), NO_MEMORY. */
+typedef struct goal goal_t;
+blink_result_t goal_create(goal_links_t *links, const lane_geometry_t *geometry, double reduce_GBps,
+                           goal_t **goal);
+void goal_destroy(goal_t *goal);
+
+/* Its tags are this many, from 0 on. */
+uint64_t goal_tag_count(const goal_t *goal);
+
+/* Where a program stands in a schedule: text that its labels begin with, the schedule's rank for each of its
+ * own (NULL: the same), what its tags begin with, and the labels of calcs that all of it follows, and that
+ * follow all of it (NULL: none). */
+typedef struct goal_place {
+    const char *prefix;
+    const uint32_t *ranks;
+    uint32_t tag_first;
+    const char *begin, *end;
+} goal_place_t;
+
+/* The cpu that no link has but in topologies of many: for what an application does meanwhile. */
+#define GOAL_OTHER_CPU 255u
+
+/* What one rank does, within its braces. What fails in `out` stays there: ferror(). */
+void goal_write_rank(goal_t *goal, const goal_place_t *place, uint32_t rank, FILE *out);
+
+/* A whole schedule of one program, written as it goes: memory is by the size of the program, not of the
+ * payload. Errors: as of goal_create(). */
 blink_result_t goal_write(const topo_t *topo, const lane_geometry_t *geometry, double reduce_GBps, FILE *out);
 
 #endif

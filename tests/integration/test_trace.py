@@ -2,9 +2,11 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import unittest
 
+from goal import Goal, Replay
 from harness import BLINKCTL, BLINK_PERF, IntegrationTest
 
 # Buckets of gradients while a backward pass goes on, three times over.
@@ -142,6 +144,57 @@ class TraceTest(IntegrationTest):
         self.assertEqual(predicted["kinds"][1]["predicted_us"], 95)
         self.assertRegex(self.simulate(path, "-t", "dgx1v")[0], r"(?m)^ *1 +transfer +0 to 1 +1 MiB +1 ")
 
+    def schedule(self, trace, *arguments):
+        """The trace as a GOAL schedule, each of whose operations can happen, and its replay with the links of
+        dgx1p in microseconds."""
+        path = self.file()
+        self.simulate(trace, "--topology", "dgx1p", "--goal", path, *arguments)
+        with open(path, encoding="ascii") as file:
+            goal = Goal(file.read())
+        self.assertEqual(sorted(goal.sends.values()), sorted(goal.receives.values()))
+        self.assertEqual(len(set(goal.ways())), len(goal.ways()))
+        self.assertEqual(len(goal.order()), goal.size())
+        return goal, Replay(goal, 1 / 20, 1000 * (3.4 + 1)).run_us()
+
+    def test_a_schedule_has_all_ops_and_takes_as_long(self):
+        goal, replayed_us = self.schedule(DDP)
+        self.assertEqual(goal.ranks, 4)
+        ends = {(rank, label) for rank, label in goal.calcs if re.fullmatch(r"e\d+", label)}
+        self.assertEqual(ends, {(rank, f"e{number}") for rank in range(4) for number in range(82)})
+        predicted, _ = self.predict(DDP, "dgx1p")
+        self.assertAlmostEqual(replayed_us / predicted["predicted_us"], 1, delta=0.05)
+
+    def test_a_schedule_keeps_what_ops_wait_for(self):
+        """An op that is submitted after the end of another begins then; one that was not overlaps its gap."""
+        one = self.schedule(self.write(HEADER, COMM, op(0, 1000, 2000), END))[1]
+        after = self.schedule(self.write(HEADER, COMM, op(0, 1000, 2000), op(1, 7000, 9000), END))[1]
+        self.assertAlmostEqual(after - one, 5005 + (one - 5), delta=50)
+        meanwhile = self.schedule(self.write(HEADER, COMM, op(0, 1000, 2000), op(1, 1500, 9000), END))[1]
+        self.assertAlmostEqual(meanwhile, 505 + (one - 5), delta=50)
+
+    def test_a_schedule_of_transfers_and_barriers(self):
+        """A rank that comes to a barrier 3 ms late keeps the other one."""
+        transfer = op(0, 1000, 2000, collective="transfer", root=0, peer=1)
+        barrier = op(1, 3000, 6100, collective="barrier", bytes=0, came_us=[0, 3000])
+        path = self.write(HEADER, COMM, transfer, barrier, op(2, 7000, 7100), END)
+        goal, replayed_us = self.schedule(path)
+        self.assertEqual({message.destination for message in goal.sends.values()}, {0, 1})
+        self.assertEqual(sum(message.bytes for message in goal.sends.values()),
+                         (1 << 20) + 2 + 2 * (1 << 20))
+        self.assertGreater(replayed_us, 4000)
+
+    def test_a_schedule_needs_all_ranks(self):
+        """Of another host, or beyond those that the daemon remembers."""
+        remote = {**COMM, "devices": [0, None]}
+        barrier = op(0, 1000, 2000, collective="barrier", bytes=0)
+        unknown = op(0, 1000, 2000, ranks=[0], came_us=[0])
+        for lines, text in (((remote, barrier), "where rank 1 of communicator 1 is"),
+                            ((COMM, unknown), "when all ranks of communicator 1 came")):
+            status, _, err = self.run_command([BLINKCTL, "simulate", "-t", "dgx1p", "--trace",
+                                               self.write(HEADER, *lines, END), "--goal", self.file()])
+            self.assertEqual(status, 1)
+            self.assertIn(text, err)
+
     def test_a_trace_that_was_cut_is_read_up_to_there(self):
         whole = [HEADER, COMM, op(0, 1000, 2000)]
         for tail in ("\n", '\n{"comm":1,"op":1,"coll'):
@@ -207,6 +260,8 @@ class TraceTest(IntegrationTest):
         # The sleeps of LOOP are in it.
         self.assertGreater(result["recorded_us"], 90000)
         self.assertGreater(result["replayed_us"], 90000)
+        events = [event["kind"] for event in self.ctl_json(daemon, "events")["events"] if event["comm"] == 2]
+        self.assertNotIn("comm-lost", events)
         recorder.child.send_signal(signal.SIGINT)
         self.assertEqual(recorder.wait(), 0, recorder.stderr())
         (_, comm, *ops, _), (_, comm_again, *ops_again, _) = self.lines(path), self.lines(again)
@@ -269,7 +324,7 @@ class TraceTest(IntegrationTest):
                 ("no communicator 7", 1, ["record", "-o", old, "--comm", "7"]),
                 ("write /nonexistent/x", 1, ["record", "-o", "/nonexistent/x"]),
                 ("--trace FILE has sizes", 2, ["simulate", "--trace", "x", "--bytes", "1K"]),
-                ("--trace prints a table", 2, ["simulate", "--trace", "x", "--csv"])):
+                ("--trace prints a table or --json", 2, ["simulate", "--trace", "x", "--csv"])):
             with self.subTest(words=words):
                 ended, _, err = self.run_command([BLINKCTL, "--socket", daemon.socket, *words])
                 self.assertEqual(ended, status, err)

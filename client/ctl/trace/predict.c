@@ -1,5 +1,6 @@
 #include "ctl/trace/predict.h"
 
+#include "ctl/trace/schedule.h"
 #include "error.h"
 #include "tools/history.h"
 
@@ -56,12 +57,12 @@ static blink_result_t find_time(const trace_t *trace, const plan_request_t *defa
     blink_result_t result = find_nodes(comm, defaults, &nodes);
     request.rank_node = nodes;
     if (result == BLINK_OK)
-        result = time(context, &request, &kind->each_us);
+        result = time(context, &request, kind);
     free(nodes);
     return result;
 }
 
-static predict_kind_t *find_kind(const prediction_t *prediction, const trace_op_t *op)
+predict_kind_t *predict_kind(const prediction_t *prediction, const trace_op_t *op)
 {
     for (size_t i = prediction->kinds.count; i > 0; i--)
         if (is_of_kind(&prediction->kinds.items[i - 1], op))
@@ -79,14 +80,19 @@ static blink_result_t find_kinds(const trace_t *trace, const plan_request_t *def
                                .root = op->root,
                                .peer = op->peer,
                                .bytes = op->bytes};
-        if (find_kind(prediction, op))
+        if (predict_kind(prediction, op))
             continue;
         if (prediction->kinds.count == PREDICT_KINDS_MOST)
             return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "the trace has more than %u kinds of ops",
                               PREDICT_KINDS_MOST);
-        BLINK_TRY(find_time(trace, defaults, time, context, &kind));
-        if (!vec_push(&prediction->kinds, kind))
-            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu kinds of ops", prediction->kinds.count);
+        blink_result_t result = find_time(trace, defaults, time, context, &kind);
+        if (result == BLINK_OK && !vec_push(&prediction->kinds, kind))
+            result =
+                BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu kinds of ops", prediction->kinds.count);
+        if (result != BLINK_OK) {
+            schedule_free(kind.schedule);
+            return result;
+        }
     }
     return BLINK_OK;
 }
@@ -144,7 +150,7 @@ static void come(replay_t *replay, const history_event_t *event)
 static void end(replay_t *replay, const history_event_t *event)
 {
     const trace_op_t *op = &replay->trace->ops.items[event->op];
-    predict_kind_t *kind = find_kind(replay->prediction, op);
+    predict_kind_t *kind = predict_kind(replay->prediction, op);
     uint32_t queue =
         collective_is_pair(op->collective) ? op->root : replay->trace->comms.items[op->comm].rank_count;
     double *free_us = &replay->free_us[op->comm][queue];
@@ -189,5 +195,7 @@ blink_result_t predict(const trace_t *trace, const plan_request_t *defaults, pre
 
 void prediction_free(prediction_t *prediction)
 {
+    for (size_t i = 0; i < prediction->kinds.count; i++)
+        schedule_free(prediction->kinds.items[i].schedule);
     vec_free(&prediction->kinds);
 }

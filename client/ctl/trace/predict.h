@@ -14,6 +14,9 @@
 /* So many kinds of ops are simulated. */
 #define PREDICT_KINDS_MOST 1000u
 
+/* What is made of a kind's ops beside their time (schedule.h). */
+typedef struct schedule schedule_t;
+
 /* Ops of one communicator that differ in nothing that matters to their time. */
 typedef struct predict_kind {
     uint32_t comm; /* index in the trace */
@@ -22,7 +25,8 @@ typedef struct predict_kind {
     uint64_t bytes, op_count;
     double recorded_us; /* of all together, from when the last rank came */
     double predicted_us;
-    double each_us; /* predicted for one; < 0: what moves nothing, which takes what it took */
+    double each_us;       /* predicted for one; < 0: what moves nothing, which takes what it took */
+    schedule_t *schedule; /* NULL: not asked for, or it moves nothing */
 } predict_kind_t;
 
 typedef struct prediction {
@@ -30,8 +34,12 @@ typedef struct prediction {
     double recorded_us, predicted_us; /* from the first submission to the last end */
 } prediction_t;
 
-/** How long one op takes: simulate_time() with the settings that `context` holds. */
-typedef blink_result_t predict_time_t(void *context, const plan_request_t *request, double *time_us);
+/** Say in each_us how long one op of the kind takes, with the settings that `context` holds, and make its
+ * schedule if there is to be one. */
+typedef blink_result_t predict_time_t(void *context, const plan_request_t *request, predict_kind_t *kind);
+
+/** The kind of an op. */
+predict_kind_t *predict_kind(const prediction_t *prediction, const trace_op_t *op);
 
 /** `defaults`: what is planned with, whose rank_node has the node of each device of the trace.
  * prediction_free() also after a failure. Errors: NOT_FOUND (a device that the topology lacks), UNSUPPORTED

@@ -248,6 +248,13 @@ static blink_result_t play(player_t *player)
     return BLINK_OK;
 }
 
+static void leave(player_t *player)
+{
+    for (uint32_t i = 0; player->comms && i < player->replay->trace.comms.count; i++)
+        if (player->comms[i])
+            blink_comm_destroy(player->comms[i]);
+}
+
 static blink_result_t run(player_t *player)
 {
     perf_replay_board_t *board = player->replay->board;
@@ -258,7 +265,7 @@ static blink_result_t run(player_t *player)
     board->times[player->thread].began_ns = player->last_ns = clock_ns();
     BLINK_TRY(play(player));
     board->times[player->thread].ended_ns = clock_ns();
-    pthread_barrier_wait(&board->together); /* who leaves takes its communicators along */
+    pthread_barrier_wait(&board->together); /* nobody's time is that of another one's leaving */
     return BLINK_OK;
 }
 
@@ -267,6 +274,7 @@ blink_result_t perf_replay_thread(const perf_replay_t *replay, uint32_t thread)
     player_t player = {.replay = replay, .thread = thread, .group = NOT_IN};
     prctl(PR_SET_TIMERSLACK, 1ul); /* ns: gaps are to last as long as they did */
     blink_result_t result = run(&player);
+    leave(&player);
     blink_close(player.context);
     perf_slots_destroy(&player.slots);
     vec_free(&player.submitted);
