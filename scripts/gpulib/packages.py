@@ -7,21 +7,26 @@ import subprocess
 import tempfile
 
 
-# What scripts/setup installs for building, but for the compiler and its libraries: those are of the other
-# machine, or nothing is.
-ROOTS = ["ninja-build", "pkg-config", "protobuf-c-compiler", "libprotobuf-c-dev", "libuv1-dev",
-         "libsystemd-dev", "libhwloc-dev", "libglpk-dev", "libxml2-dev", "libjansson-dev", "libssl-dev",
-         "libibverbs-dev", "librdmacm-dev", "libcmocka-dev"]
-CARRIED = re.compile(r"(lib|zlib1g|ninja-build|pkg-config|pkgconf|protobuf-c-compiler)")
+SETUP = pathlib.Path(__file__).resolve().parent.parent / "setup"
+# The compiler, its libraries and CMake are the other machine's, or nothing is; the next two are for manual
+# pages and for tracing, which nobody wants there.
+NOT_ROOTS = {"gcc", "libc6-dev", "cmake", "scdoc", "systemtap-sdt-dev"}
+CARRIED = re.compile(r"lib|.*-dev$|zlib1g|ninja-build|pkg-config|pkgconf|protobuf-c-compiler")
 NOT_CARRIED = re.compile(r"lib(c6|c-dev|crypt|gcc|stdc|pam|perl|sem|debian|newt|audit|gfortran|quadmath|gomp|"
                          r"openblas|blis|atlas)")
 
 
+def roots():
+    """What scripts/setup installs for building, but for NOT_ROOTS, and what unit tests need."""
+    building = re.search(r'^build_packages="([^"]*)"', SETUP.read_text(encoding="utf-8"), re.MULTILINE)
+    return sorted({"libcmocka-dev", *building[1].split()} - NOT_ROOTS)
+
+
 def fetch(directory):
-    """Download ROOTS, and what they need in turn. Returns how many packages that are."""
+    """Download roots(), and what they need in turn. Returns how many packages that are."""
     quiet = [f"--no-{what}" for what in ("recommends", "suggests", "conflicts", "breaks", "replaces",
                                          "enhances")]
-    told = subprocess.run(["apt-cache", "depends", "--recurse", *quiet, *ROOTS], check=True,
+    told = subprocess.run(["apt-cache", "depends", "--recurse", *quiet, *roots()], check=True,
                           capture_output=True, text=True).stdout
     names = sorted({line for line in told.splitlines()
                     if CARRIED.match(line) and not NOT_CARRIED.match(line)})

@@ -317,6 +317,22 @@ static void test_a_lost_context_stays_lost(int socket)
     CHECK(*word == 2);
 }
 
+/* By what came from elsewhere: any call may be the first to tell. */
+static void test_any_call_may_tell_that_a_context_is_lost(int socket)
+{
+    (void)socket;
+    setenv("STANDIN_CUDA_GPUS", "2", 1);
+    setenv("STANDIN_CUDA_LOST_ALONE", "1", 1);
+    setup_t s = set_up();
+    CUdeviceptr address;
+    CU(cuStreamWaitValue64, s.second, s.words, 1, CU_STREAM_WAIT_VALUE_EQ); /* never ends by itself */
+    CHECK_RESULT(CUDA_ERROR_MPS_CLIENT_TERMINATED, cuMemAlloc, &address, 8);
+    CHECK_RESULT(CUDA_ERROR_MPS_CLIENT_TERMINATED, cuStreamQuery, s.first);
+    CHECK_RESULT(CUDA_ERROR_MPS_CLIENT_TERMINATED, cuStreamSynchronize, s.second);
+    process_use(1);
+    CU(cuMemAlloc, &address, 8);
+}
+
 /* The context of one GPU is lost; the other's goes on. */
 static void test_another_context_is_not_lost(int socket)
 {
@@ -393,6 +409,7 @@ int main(void)
         TEST(test_cooperative_blocks_meet, NULL),
         TEST(test_launches_with_unknown_attributes_are_refused, NULL),
         TEST(test_a_lost_context_stays_lost, "STANDIN_CUDA_LOST=3"),
+        TEST(test_any_call_may_tell_that_a_context_is_lost, "STANDIN_CUDA_FAIL=cuMemAlloc:2:810"),
         TEST(test_another_context_is_not_lost, "STANDIN_CUDA_LOST_ALONE=1"),
         TEST(test_a_launch_waits_for_multiprocessors, "STANDIN_CUDA_RESIDENCY=32"),
         TEST(test_a_process_ends_while_its_streams_are_blocked, NULL),

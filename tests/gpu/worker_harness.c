@@ -56,13 +56,6 @@ static void send_with(int socket_fd, const void *data, size_t bytes, const int *
     assert_int_equal(sendmsg(socket_fd, &message, MSG_NOSIGNAL), bytes);
 }
 
-static void receive_all(int socket_fd, void *data, size_t bytes)
-{
-    struct pollfd readable = {.fd = socket_fd, .events = POLLIN};
-    assert_int_equal(poll(&readable, 1, (int)limit_ms()), 1);
-    assert_int_equal(recv(socket_fd, data, bytes, 0), bytes);
-}
-
 static void receive_hello(harness_t *harness)
 {
     struct pollfd readable = {.fd = harness->socket_fd, .events = POLLIN};
@@ -167,15 +160,30 @@ int harness_stop(harness_t *harness)
     return harness_await_end(harness);
 }
 
-gpu_reply_t harness_ask(harness_t *harness, gpu_request_t *request, const int *fds, uint32_t fd_count)
+void harness_send(harness_t *harness, gpu_request_t *request, const int *fds, uint32_t fd_count)
 {
-    gpu_reply_t reply;
     if (request->token == 0)
         request->token = ++harness->last_token;
     const size_t bytes =
         offsetof(gpu_request_t, extents) + request->extent_count * sizeof(request->extents[0]);
     send_with(harness->socket_fd, request, bytes, fds, fd_count);
-    receive_all(harness->socket_fd, &reply, sizeof(reply));
+}
+
+bool harness_hear(harness_t *harness, gpu_reply_t *reply)
+{
+    struct pollfd readable = {.fd = harness->socket_fd, .events = POLLIN};
+    assert_int_equal(poll(&readable, 1, (int)limit_ms()), 1);
+    const ssize_t got = recv(harness->socket_fd, reply, sizeof(*reply), 0);
+    if (got > 0)
+        assert_int_equal(got, sizeof(*reply));
+    return got > 0;
+}
+
+gpu_reply_t harness_ask(harness_t *harness, gpu_request_t *request, const int *fds, uint32_t fd_count)
+{
+    gpu_reply_t reply;
+    harness_send(harness, request, fds, fd_count);
+    assert_true(harness_hear(harness, &reply));
     assert_int_equal(reply.token, request->token);
     return reply;
 }

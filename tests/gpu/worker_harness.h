@@ -38,7 +38,11 @@ int harness_stop(harness_t *harness);
 /** Wait for the worker's end. Returns its exit status. */
 int harness_await_end(harness_t *harness);
 
-/** Ask, with descriptors along, and hear the reply. The request gets a new token unless it has one. */
+/** Send a request, with descriptors along. It gets a new token unless it has one. */
+void harness_send(harness_t *harness, gpu_request_t *request, const int *fds, uint32_t fd_count);
+/** The next reply. false: the worker has ended. */
+bool harness_hear(harness_t *harness, gpu_reply_t *reply);
+/** Both; the worker must not end. */
 gpu_reply_t harness_ask(harness_t *harness, gpu_request_t *request, const int *fds, uint32_t fd_count);
 
 /** Space in the arena; it is not given back. */

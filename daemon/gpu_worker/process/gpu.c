@@ -19,11 +19,14 @@ blink_result_t worker_fail(worker_t *worker, const char *call, CUresult result)
     blink_result_t failure = cuda_driver_fail(worker->cu, call, result);
     if (is_harmless(result))
         return failure;
-    if (!worker->is_lost)
-        snprintf(worker->lost_text, sizeof(worker->lost_text), "the GPU worker lost its context: %s",
-                 blink_error_text());
-    worker->is_lost = true;
-    return BLINK_FAIL(failure, "%s", worker->lost_text);
+    BLINK_FAIL(failure, "the GPU worker lost its context: %s", blink_error_text());
+    /* Relaxed: it only chooses who writes the text. */
+    if (!atomic_flag_test_and_set_explicit(&worker->has_lost_text, memory_order_relaxed)) {
+        snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", blink_error_text());
+        /* Release: pairs with worker_is_lost(). */
+        atomic_store_explicit(&worker->is_lost, true, memory_order_release);
+    }
+    return failure;
 }
 
 blink_result_t worker_select(worker_t *worker, const worker_gpu_t *gpu)

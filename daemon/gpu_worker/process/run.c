@@ -197,7 +197,7 @@ static void submit(worker_t *worker, const ring_sqe_t *sqe)
 static bool take_submissions(worker_t *worker)
 {
     ring_sqe_t sqe;
-    if (worker->is_lost || !ring_has_submission(&worker->ring))
+    if (worker_is_lost(worker) || !ring_has_submission(&worker->ring))
         return false;
     if (!worker->has_drawn)
         worker->turn = worker_turn_draw(&worker->turns);
@@ -206,7 +206,8 @@ static bool take_submissions(worker_t *worker)
         sched_yield();
         return false;
     }
-    for (uint32_t i = 0; i < TURN_SUBMISSIONS && !worker->is_lost && ring_take(&worker->ring, &sqe); i++)
+    for (uint32_t i = 0; i < TURN_SUBMISSIONS && !worker_is_lost(worker) && ring_take(&worker->ring, &sqe);
+         i++)
         submit(worker, &sqe);
     worker_turn_end(&worker->turns);
     return true;
@@ -267,7 +268,7 @@ void *worker_run_main(void *argument)
         if (is_query)
             queried_ns = now;
         changed |= poll_jobs(worker, is_query);
-        if (worker->is_lost)
+        if (worker_is_lost(worker))
             end_lost(worker);
         if (changed)
             changed_ns = now;

@@ -229,6 +229,18 @@ static blink_result_t serve_memory(worker_t *worker, const gpu_request_t *reques
     }
 }
 
+/* Asked with every request. A context that is lost refuses whatever is offered to it, in the words of any
+ * call, and that must not be taken for a word on the memory: only its streams tell the one from the other. */
+static blink_result_t check_contexts(worker_t *worker)
+{
+    for (uint32_t i = 0; i < worker->gpu_count; i++) {
+        const CUresult result = worker->cu->cuStreamQuery(worker->gpus[i].object_stream.handle);
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY)
+            return worker_fail(worker, "cuStreamQuery", result);
+    }
+    return BLINK_OK;
+}
+
 /* What is asked about memory may wait for GPUs. */
 static blink_result_t answer(worker_t *worker, const gpu_request_t *request, const message_t *message,
                              uint64_t *address)
@@ -239,6 +251,14 @@ static blink_result_t answer(worker_t *worker, const gpu_request_t *request, con
     blink_result_t result = serve_memory(worker, request, message, address);
     worker_turn_end(&worker->turns);
     return result;
+}
+
+/* It ends a worker that is lost. */
+static void wake_run_thread(const worker_t *worker)
+{
+    const uint64_t one = 1;
+    if (write(worker->doorbell_fd, &one, sizeof(one)) < 0) /* so often rung that it is awake */
+        LOG_DEBUG("GPU worker: ring the doorbell: %s", strerror(errno));
 }
 
 static void serve(worker_t *worker)
@@ -254,13 +274,17 @@ static void serve(worker_t *worker)
             return;
         gpu_reply_t result = {.token = request.token};
         uint64_t address = 0;
-        result.result = (uint32_t)answer(worker, &request, &message, &address);
+        blink_result_t answered = answer(worker, &request, &message, &address);
         close_descriptors(&message);
+        blink_result_t health = check_contexts(worker);
+        result.result = (uint32_t)(health == BLINK_OK ? answered : health);
         if (result.result == BLINK_OK)
             result.address = address;
         else
             snprintf(result.text, sizeof(result.text), "%s", blink_error_text());
         reply(worker->socket_fd, &result, sizeof(result));
+        if (health != BLINK_OK)
+            wake_run_thread(worker);
     }
 }
 

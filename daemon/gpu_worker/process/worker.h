@@ -33,7 +33,11 @@ struct worker {
     bool is_mps;
     worker_gpu_t gpus[GPU_MAX];
     worker_kernel_t kernels[WORKER_KERNELS_MAX];
-    worker_turns_t turns; /* between the two threads */
+    /* between the two threads */
+    worker_turns_t turns;
+    atomic_flag has_lost_text;
+    _Atomic bool is_lost; /* a context is; the driver's words, which the first failure has: */
+    char lost_text[BLINK_ERROR_TEXT_BYTES];
     /* the main thread's */
     int socket_fd;
     struct worker_import *imports;
@@ -50,8 +54,6 @@ struct worker {
     CUdeviceptr arena_address; /* where GPUs find it */
     char *wires;               /* what GPUs and the network share */
     uint64_t wires_pinned[GPU_WIRE_SEGMENTS / 64];
-    bool is_lost; /* a context is; the driver's words: */
-    char lost_text[BLINK_ERROR_TEXT_BYTES];
     worker_object_t *objects[WORKER_OBJECT_BUCKETS];
     worker_slab_t *slabs;
     list_t jobs, free_jobs;
@@ -60,11 +62,15 @@ struct worker {
 /* Tell the service that a GPU is opened next, which may take a while. */
 void worker_say_opening(const worker_t *worker);
 
-/*
- * Fail as cuda_driver_fail(), and note in is_lost if the error is one after which a context is of no more
- * use. For the run thread: its loop then ends the worker.
- */
+/* Fail as cuda_driver_fail(), and note in is_lost if the error is one after which a context is of no more
+ * use: the run thread's loop then ends the worker. */
 blink_result_t worker_fail(worker_t *worker, const char *call, CUresult result);
+
+static inline bool worker_is_lost(const worker_t *worker)
+{
+    /* Acquire: pairs with worker_fail(), which has written the text. */
+    return atomic_load_explicit(&worker->is_lost, memory_order_acquire);
+}
 
 #define WORKER_TRY(worker, name, ...)                                                                        \
     do {                                                                                                     \

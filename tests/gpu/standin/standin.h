@@ -13,7 +13,9 @@
  *   STANDIN_CUDA_MEMORY   bytes of a GPU that this process may allocate: 4 GiB
  *   STANDIN_CUDA_FAIL     "cuMemAlloc:3", "cuMemAlloc:3:2", "cuMemAlloc:3:hang", also several with
  *                         commas: the third call fails with CUDA_ERROR_UNKNOWN, or with the error of that
- *                         number, and does nothing; or it never returns
+ *                         number, and does nothing; or it never returns. With an error after which a context
+ *                         is of no more use, as 700, an illegal address, the call only tells of it: all calls
+ *                         do from then on
  *   STANDIN_CUDA_NO_IDS   1: no memory has a buffer id
  *   STANDIN_CUDA_ORDINALS 1: the properties of imported memory have the number of the GPU in the process that
  *                         exported it
@@ -111,7 +113,7 @@ CUresult standin_enter(const char *call, standin_need_t need);
 CUresult standin_health(void);
 CUresult standin_health_of(CUcontext context);
 
-/** Lose the context, or the process. It is the caller's to wake who waits, as stream_lose() does. */
+/** Lose the context, or the process (NULL: that). It is the caller's to wake who waits, as stream_lose() does. */
 void standin_lose(CUcontext context, CUresult error);
 
 /** STANDIN_CUDA_FAULTS: add a line. */

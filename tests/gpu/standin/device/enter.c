@@ -152,6 +152,15 @@ const standin_settings_t *standin_settings(void)
     return &driver.settings;
 }
 
+/* After which, cuda.h says, any further work returns the same error. */
+static bool is_sticky(CUresult error)
+{
+    return error == CUDA_ERROR_ILLEGAL_ADDRESS || error == CUDA_ERROR_LAUNCH_TIMEOUT ||
+           error == CUDA_ERROR_ASSERT || error == CUDA_ERROR_EXTERNAL_DEVICE ||
+           error == CUDA_ERROR_MPS_CLIENT_TERMINATED ||
+           (error >= CUDA_ERROR_HARDWARE_STACK_ERROR && error <= CUDA_ERROR_LAUNCH_FAILED);
+}
+
 static CUresult asked_failure(const char *call)
 {
     for (unsigned i = 0; i < driver.failure_count; i++) {
@@ -160,6 +169,8 @@ static CUresult asked_failure(const char *call)
             continue;
         while (failure->hangs)
             pause();
+        if (is_sticky(failure->error))
+            stream_lose(standin_context(), failure->error);
         return failure->error;
     }
     return CUDA_SUCCESS;
@@ -179,7 +190,7 @@ CUresult standin_health(void)
 void standin_lose(CUcontext context, CUresult error)
 {
     int expected = 0;
-    _Atomic int *lost = standin_settings()->loses_contexts ? &context->lost : &driver.lost;
+    _Atomic int *lost = context && standin_settings()->loses_contexts ? &context->lost : &driver.lost;
     atomic_compare_exchange_strong(lost, &expected, (int)error); /* the first reason stays */
 }
 
