@@ -11,9 +11,9 @@ SETUP = pathlib.Path(__file__).resolve().parent.parent / "setup"
 # The compiler, its libraries and CMake are the other machine's, or nothing is; the next two are for manual
 # pages and for tracing, which nobody wants there.
 NOT_ROOTS = {"gcc", "libc6-dev", "cmake", "scdoc", "systemtap-sdt-dev"}
-CARRIED = re.compile(r"lib|.*-dev$|zlib1g|ninja-build|pkg-config|pkgconf|protobuf-c-compiler")
-NOT_CARRIED = re.compile(r"lib(c6|c-dev|crypt|gcc|stdc|pam|perl|sem|debian|newt|audit|gfortran|quadmath|gomp|"
-                         r"openblas|blis|atlas)")
+CARRIED = re.compile(r"lib|[a-z0-9.+-]+-dev$|ninja-build|pkg-config|pkgconf|protobuf-c-compiler|zlib1g")
+NOT_CARRIED = re.compile(r"autotools|linux-libc|lib(c6|c-dev|crypt|gcc|stdc|pam|perl|sem|debian|newt|audit|"
+                         r"gfortran|quadmath|gomp|openblas|blis|atlas)")
 
 
 def roots():

@@ -1,5 +1,4 @@
-/* The stand-in driver: memory, its sharing between processes, what the environment asks for. Streams and
- * graphs: standin/streams_test.c. */
+/* The stand-in driver: memory, GPUs and what they reach, what the environment asks for. */
 #include "standin/process.h"
 
 #include <signal.h>
@@ -7,251 +6,6 @@
 #include <unistd.h>
 
 enum { BYTES = 3 << 20, GRANULARITY = 2 << 20 };
-
-/* Three ways to give memory to another process, each with its own export and import. */
-typedef struct way {
-    const char *name;
-    CUdeviceptr (*give)(int socket); /* allocate, and send what the other needs */
-    CUdeviceptr (*take)(int socket);
-} way_t;
-
-static CUdeviceptr give_legacy(int socket)
-{
-    CUdeviceptr address;
-    CUipcMemHandle handle;
-    CU(cuMemAlloc, &address, BYTES);
-    CU(cuIpcGetMemHandle, &handle, address);
-    process_send(socket, &handle, sizeof(handle), -1);
-    return address;
-}
-
-static CUdeviceptr take_legacy(int socket)
-{
-    CUipcMemHandle handle;
-    CUdeviceptr address, again;
-    process_receive(socket, &handle, sizeof(handle));
-    CU(cuIpcOpenMemHandle, &address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    CU(cuIpcOpenMemHandle, &again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    CHECK(again == address);
-    CU(cuIpcCloseMemHandle, again);
-    return address;
-}
-
-static CUmemAllocationProp properties_of(int ordinal)
-{
-    return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
-}
-
-static CUmemAccessDesc access_of(int ordinal)
-{
-    return (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal},
-                             .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-}
-
-/* Map memory at new addresses, and let go of the handle. */
-static CUdeviceptr map(CUmemGenericAllocationHandle handle, size_t bytes)
-{
-    CUdeviceptr address;
-    CUmemAccessDesc access = access_of(0);
-    CU(cuMemAddressReserve, &address, bytes, 0, 0, 0);
-    CU(cuMemMap, address, bytes, 0, handle, 0);
-    CU(cuMemSetAccess, address, bytes, &access, 1);
-    CU(cuMemRelease, handle);
-    return address;
-}
-
-static CUdeviceptr give_virtual(int socket)
-{
-    CUmemGenericAllocationHandle handle;
-    CUmemAllocationProp properties = properties_of(0);
-    int file;
-    CU(cuMemCreate, &handle, 2 * GRANULARITY, &properties, 0);
-    CU(cuMemExportToShareableHandle, &file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    process_send(socket, "", 1, file);
-    close(file);
-    return map(handle, 2 * GRANULARITY);
-}
-
-static CUdeviceptr take_virtual(int socket)
-{
-    char byte;
-    int file = process_receive(socket, &byte, 1);
-    CUmemGenericAllocationHandle handle;
-    CUmemAllocationProp properties;
-    CU(cuMemImportFromShareableHandle, &handle, (void *)(intptr_t)file,
-       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    close(file);
-    CU(cuMemGetAllocationPropertiesFromHandle, &properties, handle);
-    CHECK(properties.location.id == 0);
-    return map(handle, 2 * GRANULARITY);
-}
-
-static CUdeviceptr give_pooled(int socket)
-{
-    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                 .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-    CUmemoryPool pool;
-    CUdeviceptr before, address;
-    CUmemPoolPtrExportData pointer;
-    int file;
-    CU(cuMemPoolCreate, &pool, &properties);
-    CU(cuMemAllocFromPoolAsync, &before, 100, pool, NULL);
-    CU(cuMemAllocFromPoolAsync, &address, BYTES, pool, NULL);
-    CU(cuMemPoolExportToShareableHandle, &file, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    CU(cuMemPoolExportPointer, &pointer, address);
-    process_send(socket, &pointer, sizeof(pointer), file);
-    close(file);
-    CU(cuMemFreeAsync, before, NULL);
-    CU(cuStreamSynchronize, NULL);
-    return address;
-}
-
-static CUdeviceptr take_pooled(int socket)
-{
-    CUmemPoolPtrExportData pointer;
-    CUmemoryPool pool, found;
-    CUdeviceptr address;
-    int file = process_receive(socket, &pointer, sizeof(pointer));
-    CU(cuMemPoolImportFromShareableHandle, &pool, (void *)(intptr_t)file,
-       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    close(file);
-    CU(cuMemPoolImportPointer, &address, pool, &pointer);
-    CU(cuPointerGetAttribute, &found, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address);
-    CHECK(found == pool);
-    return address;
-}
-
-static const way_t ways[] = {{"legacy", give_legacy, take_legacy},
-                             {"virtual", give_virtual, take_virtual},
-                             {"pooled", give_pooled, take_pooled}};
-static const way_t *way; /* of this process and its children */
-
-static void fill(CUdeviceptr address, unsigned char byte)
-{
-    CU(cuMemsetD8, address, byte, BYTES);
-}
-
-static void check_filled(CUdeviceptr address, unsigned char byte)
-{
-    unsigned char *copy = malloc(BYTES);
-    CHECK(copy);
-    CU(cuMemcpyDtoH, copy, address, BYTES);
-    for (size_t i = 0; i < BYTES; i++)
-        CHECK(copy[i] == byte);
-    free(copy);
-}
-
-static void give(int socket)
-{
-    process_use(0);
-    CUdeviceptr address = way->give(socket);
-    fill(address, 1);
-    process_meet(socket); /* 1: written here */
-    process_meet(socket); /* 2: written there */
-    check_filled(address, 2);
-    process_meet(socket);
-    pause(); /* until killed */
-}
-
-static void share(const way_t *by)
-{
-    way = by;
-    process_t giver = process_start(give);
-    process_use(0);
-    CUdeviceptr address = way->take(giver.socket);
-    process_meet(giver.socket);
-    check_filled(address, 1);
-    fill(address, 2);
-    process_meet(giver.socket);
-    process_meet(giver.socket);
-    kill(giver.pid, SIGKILL);
-    CHECK(WIFSIGNALED(process_end(giver)));
-    check_filled(address, 2);
-}
-
-static void test_legacy_sharing_outlives_a_killed_exporter(int socket)
-{
-    (void)socket;
-    share(&ways[0]);
-}
-
-static void test_virtual_sharing_outlives_a_killed_exporter(int socket)
-{
-    (void)socket;
-    share(&ways[1]);
-}
-
-static void test_pooled_sharing_outlives_a_killed_exporter(int socket)
-{
-    (void)socket;
-    share(&ways[2]);
-}
-
-/* Sends a handle, frees its memory, and allocates another that gets the same file number. */
-static void give_stale(int socket)
-{
-    process_use(0);
-    CUdeviceptr address = give_legacy(socket);
-    CU(cuMemFree, address);
-    CU(cuMemAlloc, &address, BYTES);
-    process_meet(socket);
-    process_meet(socket);
-}
-
-static void test_stale_handles_are_refused(int socket)
-{
-    (void)socket;
-    process_t giver = process_start(give_stale);
-    process_use(0);
-    CUipcMemHandle handle;
-    CUdeviceptr address;
-    process_receive(giver.socket, &handle, sizeof(handle));
-    process_meet(giver.socket);
-    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle, &address, handle,
-                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    process_meet(giver.socket);
-    CHECK(process_end(giver) == 0);
-    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle, &address, handle,
-                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    memset(&handle, 7, sizeof(handle));
-    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle, &address, handle,
-                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    CU(cuMemAlloc, &address, BYTES);
-    CU(cuIpcGetMemHandle, &handle, address);
-    CHECK_RESULT(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle, &address, handle,
-                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS); /* its own */
-}
-
-static void give_stale_pooled(int socket)
-{
-    process_use(0);
-    CUdeviceptr address = give_pooled(socket);
-    CU(cuMemFreeAsync, address, NULL);
-    CU(cuStreamSynchronize, NULL);
-    process_meet(socket);
-}
-
-static void test_stale_pool_pointers_are_refused(int socket)
-{
-    (void)socket;
-    process_t giver = process_start(give_stale_pooled);
-    process_use(0);
-    CUmemPoolPtrExportData pointer;
-    CUmemoryPool pool;
-    CUdeviceptr address;
-    CUmemGenericAllocationHandle handle;
-    void *file = (void *)(intptr_t)process_receive(giver.socket, &pointer, sizeof(pointer));
-    process_meet(giver.socket);
-    CU(cuMemPoolImportFromShareableHandle, &pool, file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemPoolImportPointer, &address, pool, &pointer);
-    /* A pool's file is none of virtual memory. */
-    CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemImportFromShareableHandle, &handle, file,
-                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    CHECK(process_end(giver) == 0);
-}
 
 static uint64_t buffer_id(CUdeviceptr address)
 {
@@ -347,7 +101,7 @@ static void test_host_memory_is_registered_once(int socket)
 static CUmemGenericAllocationHandle create_virtual(int ordinal, size_t bytes)
 {
     CUmemGenericAllocationHandle handle;
-    CUmemAllocationProp properties = properties_of(ordinal);
+    CUmemAllocationProp properties = process_properties(ordinal);
     CU(cuMemCreate, &handle, bytes, &properties, 0);
     return handle;
 }
@@ -360,7 +114,7 @@ static void test_allocations_lie_side_by_side(int socket)
     CUmemGenericAllocationHandle second = create_virtual(0, 2 * GRANULARITY);
     CUdeviceptr space, base;
     size_t size;
-    CUmemAccessDesc access = access_of(0);
+    CUmemAccessDesc access = process_access(0);
     CU(cuMemAddressReserve, &space, 4 * GRANULARITY, 0, 0, 0);
     CU(cuMemMap, space, GRANULARITY, 0, first, 0);
     CHECK_RESULT(CUDA_ERROR_INVALID_VALUE, cuMemMap, space, 2 * GRANULARITY, 0, second, 0); /* taken */
@@ -411,7 +165,7 @@ static void test_gpus_without_peer_access_keep_their_memory(int socket)
     CHECK_RESULT(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, cuCtxEnablePeerAccess, first, 0);
     CHECK_RESULT(CUDA_ERROR_INVALID_DEVICE, cuCtxEnablePeerAccess, second, 0);
     CUdeviceptr space;
-    CUmemAccessDesc access = access_of(0);
+    CUmemAccessDesc access = process_access(0);
     CU(cuMemAddressReserve, &space, GRANULARITY, 0, 0, 0);
     CU(cuMemMap, space, GRANULARITY, 0, create_virtual(1, GRANULARITY), 0);
     CHECK_RESULT(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, cuMemSetAccess, space, GRANULARITY, &access, 1);
@@ -480,7 +234,7 @@ static void test_kernels_need_access_to_pools(int socket)
     (void)socket;
     CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}};
-    const CUmemAccessDesc access = access_of(0);
+    const CUmemAccessDesc access = process_access(0);
     CUmemoryPool pool;
     CUdeviceptr word, found = 0;
     CUcontext owner = process_use(1);
@@ -617,11 +371,6 @@ static void test_the_calls_asked_for_fail(int socket)
 int main(void)
 {
     static const process_test_t tests[] = {
-        TEST(test_legacy_sharing_outlives_a_killed_exporter, NULL),
-        TEST(test_virtual_sharing_outlives_a_killed_exporter, NULL),
-        TEST(test_pooled_sharing_outlives_a_killed_exporter, NULL),
-        TEST(test_stale_handles_are_refused, NULL),
-        TEST(test_stale_pool_pointers_are_refused, NULL),
         TEST(test_a_reused_address_gets_a_new_buffer_id, NULL),
         TEST(test_attributes_tell_what_memory_is, "STANDIN_CUDA_GPUS=2"),
         TEST(test_a_dma_buf_is_the_memory, NULL),

@@ -130,6 +130,21 @@ static inline uint64_t process_word(CUdeviceptr address)
     return word;
 }
 
+/** What cuMemCreate() is told: memory of a device that can be shared as a descriptor. */
+static inline CUmemAllocationProp process_properties(int ordinal)
+{
+    return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
+}
+
+/** What cuMemSetAccess() is told: a device may read and write. */
+static inline CUmemAccessDesc process_access(int ordinal)
+{
+    return (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal},
+                             .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+}
+
 /** Launch blocks of one thread. */
 static inline CUresult process_launch(CUfunction function, unsigned blocks, bool is_cooperative,
                                       CUstream stream, void **parameters)

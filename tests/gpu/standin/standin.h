@@ -50,6 +50,12 @@
  *   STANDIN_CUDA_RESIDENCY   N: a GPU has N multiprocessors, at most 32, and blocks wait until it has room
  *                         for them: those of a cooperative launch until there is room for all of them,
  *                         those of others one by one
+ *   STANDIN_CUDA_SHARED   a file, for STANDIN_CUDA_RESIDENCY: the blocks of all processes that name it count,
+ *                         as under MPS. A process that is killed leaves its blocks' room to the others
+ *   STANDIN_CUDA_STRANGERS  "user", "network", or both with a comma: cuIpcOpenMemHandle() refuses handles of
+ *                         processes of another user, of another network namespace. Those of another PID
+ *                         namespace it always refuses, as CUDA does; of the others nobody says. Descriptors
+ *                         are nobody's
  *
  * It has the calls of the oldest driver that blinkd supports and those that blinkd can do without, and no
  * others (exports.map). The same in standin/too_old/ lacks one of the first, cuStreamGetId(), and in
@@ -60,7 +66,8 @@
  * before they start, by what the program of their lanes names (streams/reach.c); a process is lost as a
  * whole, unless the environment says otherwise; releasing the last reference to a primary context makes it
  * unusable but frees nothing; kernels that run when the process is lost run on; multiprocessors are those of
- * one process; fresh memory is zero.
+ * one process, unless the environment says otherwise; nobody's kernels are interrupted for another's; fresh
+ * memory is zero.
  *
  * This header: what a call finds out before it does anything, devices and contexts.
  */
@@ -113,7 +120,8 @@ CUresult standin_enter(const char *call, standin_need_t need);
 CUresult standin_health(void);
 CUresult standin_health_of(CUcontext context);
 
-/** Lose the context, or the process (NULL: that). It is the caller's to wake who waits, as stream_lose() does. */
+/** Lose the context, or the process (NULL: that). It is the caller's to wake who waits, as stream_lose()
+ * does. */
 void standin_lose(CUcontext context, CUresult error);
 
 /** STANDIN_CUDA_FAULTS: add a line. */
@@ -129,7 +137,7 @@ typedef struct standin_settings {
     uint32_t peers[STANDIN_GPUS_MAX]; /* by GPU of the machine: a bit for each that it reaches */
     bool launches_block, has_lock, has_no_ids, keeps_ordinals, loses_contexts, has_residency, is_exclusive,
         has_mps;
-    bool has_no_dma_bufs, has_short_words, opens_alone;
+    bool has_no_dma_bufs, has_short_words, opens_alone, refuses_users, refuses_networks;
     int orders_writes;        /* CUGPUDirectRDMAWritesOrdering */
     uint32_t multiprocessors; /* of a GPU */
     uint32_t switch_objects;  /* multicast objects that there may be */
@@ -141,6 +149,7 @@ typedef struct standin_settings {
     uint64_t memory_bytes;
     uint64_t fatal_launch; /* 0: none */
     const char *faults;    /* STANDIN_CUDA_FAULTS; NULL: nobody wants to know */
+    const char *shared;    /* STANDIN_CUDA_SHARED; NULL: each process has the GPUs for itself */
 } standin_settings_t;
 
 /** Valid from the first call on, and constant. */

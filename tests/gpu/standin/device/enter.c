@@ -93,6 +93,13 @@ static void read_peers(standin_settings_t *settings)
     }
 }
 
+static void read_strangers(standin_settings_t *settings)
+{
+    const char *text = getenv("STANDIN_CUDA_STRANGERS");
+    settings->refuses_users = text && strstr(text, "user");
+    settings->refuses_networks = text && strstr(text, "network");
+}
+
 /* One "call:number[:error]", or "call:number:hang". */
 static void read_failure(const char *text, size_t length)
 {
@@ -137,6 +144,8 @@ static void read_environment(void)
     settings->domains = (int)number_from("STANDIN_CUDA_DOMAINS", 1);
     settings->meeting = (uint32_t)number_from("STANDIN_CUDA_MEET", 0);
     settings->faults = getenv("STANDIN_CUDA_FAULTS");
+    settings->shared = getenv("STANDIN_CUDA_SHARED");
+    read_strangers(settings);
     const char *text = getenv("STANDIN_CUDA_FAIL");
     while (text && *text && driver.failure_count < FAILURES_MAX) {
         size_t length = strcspn(text, ",");

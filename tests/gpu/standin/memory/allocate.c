@@ -17,7 +17,9 @@ typedef struct handle {
     int32_t file; /* in that process */
     uint64_t cookie;
     uint64_t namespace; /* that the number of the process belongs to */
-    uint64_t reserved[4];
+    uint64_t network;   /* namespace */
+    uint32_t user, reserved;
+    uint64_t reserved_words[2];
 } handle_t;
 
 _Static_assert(sizeof(handle_t) == sizeof(CUipcMemHandle), "CUDA says how large a handle is");
@@ -106,17 +108,37 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
     return CUDA_SUCCESS;
 }
 
-static uint64_t process_namespace(void)
+static uint64_t namespace_of(const char *path)
 {
     struct stat found = {0};
-    (void)stat("/proc/self/ns/pid", &found);
+    (void)stat(path, &found);
     return found.st_ino;
+}
+
+/* Who this process is, as handles of its have it. */
+static handle_t describe_process(void)
+{
+    return (handle_t){.magic = HANDLE_MAGIC,
+                      .process = getpid(),
+                      .namespace = namespace_of("/proc/self/ns/pid"),
+                      .network = namespace_of("/proc/self/ns/net"),
+                      .user = geteuid()};
+}
+
+/* Whether a handle's process is one whose memory this one may open. */
+static bool is_acceptable(const handle_t *handle)
+{
+    const standin_settings_t *settings = standin_settings();
+    const handle_t own = describe_process();
+    return handle->process != own.process && handle->namespace == own.namespace &&
+           (handle->network == own.network || !settings->refuses_networks) &&
+           (handle->user == own.user || !settings->refuses_users);
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
     STANDIN_ENTER(cuIpcGetMemHandle, CONTEXT);
-    handle_t made = {.magic = HANDLE_MAGIC, .process = getpid(), .namespace = process_namespace()};
+    handle_t made = describe_process();
     pthread_mutex_lock(&memory_lock);
     const range_t *range = range_find((uintptr_t)address);
     bool is_legacy = range && range->kind == RANGE_LEGACY;
@@ -165,7 +187,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle given, unsigned
     memcpy(&handle, &given, sizeof(handle));
     if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || handle.magic != HANDLE_MAGIC)
         return CUDA_ERROR_INVALID_VALUE;
-    if (handle.process == getpid() || handle.namespace != process_namespace())
+    if (!is_acceptable(&handle))
         return CUDA_ERROR_INVALID_CONTEXT;
     STANDIN_TRY(capture_check_unsafe());
     char path[64];

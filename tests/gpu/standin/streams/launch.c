@@ -113,30 +113,9 @@ static uint32_t resident_blocks(void)
     return standin_settings()->multiprocessors * STANDIN_BLOCKS_PER_MULTIPROCESSOR;
 }
 
-/* ---- room on the multiprocessors (STANDIN_CUDA_RESIDENCY) ---- */
-
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t freed;
-    uint32_t taken[STANDIN_GPUS_MAX]; /* blocks, by ordinal */
-} room = {.lock = PTHREAD_MUTEX_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER};
-
-static void room_take(const launch_t *launch, uint32_t blocks)
+static CUdevice ordinal_of(const launch_t *launch)
 {
-    uint32_t *taken = &room.taken[launch->function->module->context->ordinal];
-    pthread_mutex_lock(&room.lock);
-    while (standin_settings()->has_residency && *taken + blocks > resident_blocks())
-        pthread_cond_wait(&room.freed, &room.lock);
-    *taken += blocks;
-    pthread_mutex_unlock(&room.lock);
-}
-
-static void room_give(const launch_t *launch, uint32_t blocks)
-{
-    pthread_mutex_lock(&room.lock);
-    room.taken[launch->function->module->context->ordinal] -= blocks;
-    pthread_cond_broadcast(&room.freed);
-    pthread_mutex_unlock(&room.lock);
+    return launch->function->module->context->ordinal;
 }
 
 /* ---- launches ---- */
@@ -156,7 +135,7 @@ static void run_blocks(crowd_t *crowd)
     const CUfunction function = launch->function;
     uint32_t block;
     if (!launch->is_cooperative)
-        room_take(launch, 1);
+        room_take(ordinal_of(launch), 1, resident_blocks());
     while ((block = atomic_fetch_add(&crowd->next_block, 1)) < launch->block_count) {
         if (function->kernel)
             function->kernel((const lane_abi_run_t *)(const void *)launch->parameters, block,
@@ -166,7 +145,7 @@ static void run_blocks(crowd_t *crowd)
                                    launch->block_count);
     }
     if (!launch->is_cooperative)
-        room_give(launch, 1);
+        room_give(ordinal_of(launch), 1);
 }
 
 static void *run_resident(void *argument)
@@ -188,7 +167,7 @@ static void *run_resident(void *argument)
 static bool is_within_reach(const launch_t *launch)
 {
     const CUfunction function = launch->function;
-    CUdevice ordinal = function->module->context->ordinal;
+    CUdevice ordinal = ordinal_of(launch);
     const uint64_t *parameters = (const uint64_t *)(const void *)launch->parameters;
     if (function->kernel)
         return reach_holds_run(ordinal, (const lane_abi_run_t *)(const void *)launch->parameters);
@@ -216,7 +195,7 @@ static void run_launch(const op_t *op)
         count++;
     bool all_are_there = count + 1 == resident;
     if (op->launch->is_cooperative)
-        room_take(op->launch, resident);
+        room_take(ordinal_of(op->launch), resident, resident_blocks());
     pthread_mutex_lock(&crowd.lock);
     crowd.state = all_are_there ? CROWD_RUNS : CROWD_LEAVES;
     pthread_cond_broadcast(&crowd.decided);
@@ -226,7 +205,7 @@ static void run_launch(const op_t *op)
     for (uint32_t i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
     if (op->launch->is_cooperative)
-        room_give(op->launch, resident);
+        room_give(ordinal_of(op->launch), resident);
     pthread_cond_destroy(&crowd.decided);
     pthread_mutex_destroy(&crowd.lock);
     if (!all_are_there)

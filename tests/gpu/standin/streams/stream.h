@@ -112,6 +112,11 @@ void stream_lose(CUcontext context, CUresult error);
 void op_keep(const op_t *op);
 void op_drop(const op_t *op);
 
+/* Room on a GPU's multiprocessors, for blocks, of which it holds so many at most (room.c). */
+/** Wait for it; at once if nobody counts. */
+void room_take(CUdevice ordinal, uint32_t blocks, uint32_t most);
+void room_give(CUdevice ordinal, uint32_t blocks);
+
 struct lane_abi_run;
 /** Whether the lanes of a run touch only what their GPU reaches (reach.c); else stderr says what not. */
 bool reach_holds_run(CUdevice ordinal, const struct lane_abi_run *run);
