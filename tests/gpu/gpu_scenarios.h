@@ -6,6 +6,7 @@
 #include "base/cuda_driver.h"
 
 #define COUNT 5000u
+#define LARGE (3u << 20) /* elements: several pieces of staging */
 
 extern const cuda_driver_t *cu;
 extern int ordinal; /* of the rank's GPU */
@@ -24,6 +25,9 @@ void device_fill(const player_t *p, CUdeviceptr memory, size_t count, int32_t fi
 void device_must_hold(const player_t *p, CUdeviceptr memory, size_t count, int32_t first, int32_t step,
                       const char *what);
 
+/** What an AllReduce makes of device_fill()'s first numbers, if each rank's is its own number. */
+int32_t sum_of_ranks(const player_t *p);
+
 /** AllReduce what device_fill() wrote there. */
 void reduce_and_check(const player_t *p, blink_comm_t *comm, CUdeviceptr send, CUdeviceptr recv, size_t count,
                       const char *what);
@@ -36,6 +40,17 @@ void play_extents(const player_t *p);
 void play_many_extents(const player_t *p);
 void play_begun_extents(const player_t *p);
 void play_lost_extents(const player_t *p);
+
+/* scenarios_streams.c */
+void play_stream(const player_t *p);
+void play_two_streams(const player_t *p);
+void play_stream_group(const player_t *p);
+void play_staged_stream(const player_t *p);
+void play_late(const player_t *p);
+
+/* scenarios_strangers.c */
+void play_legacy_taken(const player_t *p);
+void play_legacy_refused(const player_t *p);
 
 /* scenarios_many.c */
 void play_many_streams(const player_t *p);

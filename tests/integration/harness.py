@@ -32,7 +32,7 @@ LAST_LINES = 200
 READER_LIMIT_S = 1
 
 ALL = [0, 1, 2, 3, 4, 5, 6, 7]
-NOBODY = 65534
+NOBODY = 65534  # a user
 
 
 def needs(what, found, package):
