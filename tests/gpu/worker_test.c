@@ -177,6 +177,7 @@ int main(int argument_count, char **arguments)
         cmocka_unit_test(test_gpus_that_are_no_peers),
     };
     harness_become_worker(argument_count, arguments);
+    sharing_become_keeper(argument_count, arguments);
     return cmocka_run_group_tests_name("worker: start", tests, NULL, NULL) + worker_memory_tests() +
-           worker_run_tests() + worker_launch_tests();
+           worker_run_tests() + worker_launch_tests() + worker_sharing_tests();
 }
