@@ -1,4 +1,4 @@
-/* The GPU worker beside another process whose kernels have a GPU's multiprocessors, as MPS allows it. */
+/* The GPU worker beside another process whose kernel has a GPU's multiprocessors. */
 #include "worker_bench.h"
 #include "worker_test.h"
 
@@ -14,8 +14,9 @@
 enum { KEEPER_BLOCKS = 4 }; /* all that fit: STANDIN_CUDA_RESIDENCY multiprocessors */
 
 static char shared[] = "STANDIN_CUDA_SHARED=/tmp/standin-shared-XXXXXX";
-static const char *const environment[] = {"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_RESIDENCY=2",
-                                          "STANDIN_CUDA_MPS=1", shared, NULL};
+static const char *const at_once[] = {"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_RESIDENCY=2", "STANDIN_CUDA_MPS=1",
+                                      shared, NULL};
+static const char *const in_turns[] = {"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_RESIDENCY=2", shared, NULL};
 
 /* ---- the other process ---- */
 
@@ -72,7 +73,7 @@ void sharing_become_keeper(int argument_count, char **arguments)
     _exit(1);
 }
 
-static pid_t start_keeper(int gpu)
+static pid_t start_keeper(int gpu, const char *const *environment)
 {
     char number[16], pipe_number[16], byte;
     int ends[2];
@@ -151,9 +152,9 @@ static void test_a_gpu_that_another_process_keeps_is_waited_for(void **state)
     bench_t bench;
     const program_t program = following_program();
     (void)state;
-    bench_open(&bench, &program, environment);
+    bench_open(&bench, &program, at_once);
     const uint32_t sums = harness_object(&bench.service, &sum_program, sizeof(sum_program), 1);
-    const pid_t keeper = start_keeper(1);
+    const pid_t keeper = start_keeper(1, at_once);
 
     gpu_run_t *run = bench_pair_run(&bench);
     const uint64_t waiting = harness_submit(&bench.service, run_sqe(run), run);
@@ -179,8 +180,8 @@ static void test_a_gpu_that_is_kept_for_longer_than_a_run_waits(void **state)
     bench_t bench;
     const program_t program = following_program();
     (void)state;
-    bench_open(&bench, &program, environment);
-    const pid_t keeper = start_keeper(1);
+    bench_open(&bench, &program, at_once);
+    const pid_t keeper = start_keeper(1, at_once);
 
     gpu_run_t *run = bench_pair_run(&bench);
     run->run.wait_limit_ns = 50000000;
@@ -199,11 +200,31 @@ static void test_a_gpu_that_is_kept_for_longer_than_a_run_waits(void **state)
     assert_int_equal(harness_stop(&bench.service), 0);
 }
 
+/* Without MPS the other process only takes its turns, for ever. */
+static void test_a_gpu_that_takes_turns(void **state)
+{
+    bench_t bench;
+    const program_t program = following_program();
+    (void)state;
+    bench_open(&bench, &program, in_turns);
+    const pid_t keeper = start_keeper(1, in_turns);
+
+    for (unsigned i = 0; i < 10; i++) {
+        forget_sums(&bench);
+        assert_int_equal(bench_do(&bench, bench_pair_run(&bench)), BLINK_OK);
+        assert_sums(&bench);
+    }
+    end_keeper(keeper);
+    assert_int_equal(bench_do(&bench, bench_pair_run(&bench)), BLINK_OK);
+    assert_int_equal(harness_stop(&bench.service), 0);
+}
+
 int worker_sharing_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_gpu_that_another_process_keeps_is_waited_for),
         cmocka_unit_test(test_a_gpu_that_is_kept_for_longer_than_a_run_waits),
+        cmocka_unit_test(test_a_gpu_that_takes_turns),
     };
     return cmocka_run_group_tests_name("worker: sharing", tests, make_file, remove_file);
 }

@@ -189,9 +189,12 @@ static inline int process_run_all(const process_test_t *tests, size_t count)
             snprintf(name, sizeof(name), "%.*s", (int)(value - tests[i].environment), tests[i].environment);
             setenv(name, value + 1, 1);
         }
-        bool ok = process_end(process_start(tests[i].run)) == 0;
-        printf("%s %s\n", ok ? "ok    " : "FAILED", tests[i].name);
-        failures += !ok;
+        int status = process_end(process_start(tests[i].run));
+        if (status)
+            printf("FAILED %s: wait status %#x\n", tests[i].name, (unsigned)status);
+        else
+            printf("ok     %s\n", tests[i].name);
+        failures += status != 0;
         if (value)
             unsetenv(name);
     }

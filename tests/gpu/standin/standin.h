@@ -50,12 +50,13 @@
  *   STANDIN_CUDA_RESIDENCY   N: a GPU has N multiprocessors, at most 32, and blocks wait until it has room
  *                         for them: those of a cooperative launch until there is room for all of them,
  *                         those of others one by one
- *   STANDIN_CUDA_SHARED   a file, for STANDIN_CUDA_RESIDENCY: the blocks of all processes that name it count,
- *                         as under MPS. A process that is killed leaves its blocks' room to the others
- *   STANDIN_CUDA_STRANGERS  "user", "network", or both with a comma: cuIpcOpenMemHandle() refuses handles of
- *                         processes of another user, of another network namespace. Those of another PID
- *                         namespace it always refuses, as CUDA does; of the others nobody says. Descriptors
- *                         are nobody's
+ *   STANDIN_CUDA_SHARED   a file: all processes that name it share the GPUs. With STANDIN_CUDA_MPS the blocks
+ *                         of all of them count for STANDIN_CUDA_RESIDENCY; without it they take turns:
+ * kernels of one process at a time run on a GPU, and are stopped for those of another after 2 ms. A process
+ * that is killed leaves its room, or its turn, to the others STANDIN_CUDA_STRANGERS  "user", "network", or
+ * both with a comma: cuIpcOpenMemHandle() refuses handles of processes of another user, of another network
+ * namespace. Those of another PID namespace it always refuses, as CUDA does; of the others nobody says.
+ * Descriptors are nobody's
  *
  * It has the calls of the oldest driver that blinkd supports and those that blinkd can do without, and no
  * others (exports.map). The same in standin/too_old/ lacks one of the first, cuStreamGetId(), and in
@@ -66,7 +67,7 @@
  * before they start, by what the program of their lanes names (streams/reach.c); a process is lost as a
  * whole, unless the environment says otherwise; releasing the last reference to a primary context makes it
  * unusable but frees nothing; kernels that run when the process is lost run on; multiprocessors are those of
- * one process, unless the environment says otherwise; nobody's kernels are interrupted for another's; fresh
+ * one process, and it has all time, unless the environment says otherwise; fresh
  * memory is zero.
  *
  * This header: what a call finds out before it does anything, devices and contexts.

@@ -1,6 +1,7 @@
 /* Modules, functions and launches: a block of a kernel is a thread. */
 #include "standin/memory/memory.h"
 #include "standin/streams/builtins.h"
+#include "standin/streams/share.h"
 #include "standin/streams/stream.h"
 
 #include "host_kernels.h"
@@ -136,6 +137,7 @@ static void run_blocks(crowd_t *crowd)
     uint32_t block;
     if (!launch->is_cooperative)
         room_take(ordinal_of(launch), 1, resident_blocks());
+    slice_enter(ordinal_of(launch));
     while ((block = atomic_fetch_add(&crowd->next_block, 1)) < launch->block_count) {
         if (function->kernel)
             function->kernel((const lane_abi_run_t *)(const void *)launch->parameters, block,
@@ -144,6 +146,7 @@ static void run_blocks(crowd_t *crowd)
             function->builtin->run((const uint64_t *)(const void *)launch->parameters, block,
                                    launch->block_count);
     }
+    slice_leave(ordinal_of(launch));
     if (!launch->is_cooperative)
         room_give(ordinal_of(launch), 1);
 }
