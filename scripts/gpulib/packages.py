@@ -22,14 +22,18 @@ def roots():
     return sorted({"libcmocka-dev", *building[1].split()} - NOT_ROOTS)
 
 
+def is_carried(line):
+    """Whether a line of `apt-cache depends` is the name of a package to carry."""
+    return CARRIED.match(line) and not NOT_CARRIED.match(line)
+
+
 def fetch(directory):
     """Download roots(), and what they need in turn. Returns how many packages that are."""
     quiet = [f"--no-{what}" for what in ("recommends", "suggests", "conflicts", "breaks", "replaces",
                                          "enhances")]
     told = subprocess.run(["apt-cache", "depends", "--recurse", *quiet, *roots()], check=True,
                           capture_output=True, text=True).stdout
-    names = sorted({line for line in told.splitlines()
-                    if CARRIED.match(line) and not NOT_CARRIED.match(line)})
+    names = sorted(set(filter(is_carried, told.splitlines())))
     subprocess.run(["apt-get", "download", "-q", *names], cwd=directory, check=True)
     return len(names)
 

@@ -19,16 +19,15 @@ static CUfunction find_kernel(const char *name)
 static void keep(int socket)
 {
     CUstream stream;
-    CUdeviceptr started;
+    uint32_t *words;
     process_use(0);
     CU(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
-    CU(cuMemAlloc, &started, 16);
-    CU(cuMemsetD8, started, 0, 16);
-    CUdeviceptr stop = started + 8;
+    CU(cuMemHostAlloc, (void **)&words, 2 * sizeof(*words), 0);
+    CUdeviceptr started = (CUdeviceptr)(uintptr_t)words, stop = started + sizeof(*words);
     uint64_t limit_ns = UINT64_C(1000000000) * limit_s();
     CHECK(process_launch(find_kernel("probe_spin"), BLOCKS, true, stream,
                          (void *[]){&started, &stop, &limit_ns}) == CUDA_SUCCESS);
-    while (!(uint32_t)process_word(started))
+    while (!__atomic_load_n(words, __ATOMIC_ACQUIRE))
         usleep(1000);
     process_meet(socket);
     pause();

@@ -21,8 +21,10 @@ static const char *const in_turns[] = {"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_RESI
 /* ---- the other process ---- */
 
 #define KEEPER_CU(call)                                                                                      \
-    if (cuda->call != CUDA_SUCCESS)                                                                          \
-    _exit(1)
+    do {                                                                                                     \
+        if (cuda->call != CUDA_SUCCESS)                                                                      \
+            _exit(1);                                                                                        \
+    } while (0)
 
 /* Have all multiprocessors of a GPU, say so through a pipe, and keep them until killed. */
 static void keep_gpu(const cuda_driver_t *cuda, int gpu, int pipe)
@@ -31,17 +33,16 @@ static void keep_gpu(const cuda_driver_t *cuda, int gpu, int pipe)
     CUmodule module;
     CUfunction spin;
     CUstream stream;
-    CUdeviceptr words;
+    uint32_t *words;
     uint64_t limit_ns = UINT64_C(1000000) * limit_ms();
-    uint32_t started = 0;
     KEEPER_CU(cuInit(0));
     KEEPER_CU(cuDevicePrimaryCtxRetain(&context, gpu));
     KEEPER_CU(cuCtxSetCurrent(context));
     KEEPER_CU(cuModuleLoadData(&module, "any image"));
     KEEPER_CU(cuModuleGetFunction(&spin, module, "probe_spin"));
-    KEEPER_CU(cuMemAlloc(&words, 16));
+    KEEPER_CU(cuMemHostAlloc((void **)&words, 2 * sizeof(*words), 0));
     KEEPER_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CUdeviceptr stop = words + 8;
+    CUdeviceptr started = (CUdeviceptr)(uintptr_t)words, stop = started + sizeof(*words);
     CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}};
     const CUlaunchConfig config = {.gridDimX = KEEPER_BLOCKS,
                                    .gridDimY = 1,
@@ -52,12 +53,10 @@ static void keep_gpu(const cuda_driver_t *cuda, int gpu, int pipe)
                                    .hStream = stream,
                                    .attrs = &cooperative,
                                    .numAttrs = 1};
-    void *parameters[] = {&words, &stop, &limit_ns};
+    void *parameters[] = {&started, &stop, &limit_ns};
     KEEPER_CU(cuLaunchKernelEx(&config, spin, parameters, NULL));
-    while (!started) {
-        KEEPER_CU(cuMemcpyDtoH(&started, words, sizeof(started)));
+    while (!__atomic_load_n(words, __ATOMIC_ACQUIRE))
         sleep_ms(1);
-    }
     if (write(pipe, "", 1) != 1)
         _exit(1);
     pause();

@@ -121,6 +121,16 @@ class ScriptsTest(unittest.TestCase):
                 self.assertIn("GPU", done.stderr)
             self.assertFalse(out.exists())
 
+    def test_all_that_a_build_needs_is_carried_along(self):
+        """But for what the other machine has, or nothing would help."""
+        carried = packages.roots()
+        self.assertIn("libncurses-dev", carried)
+        self.assertNotIn("gcc", carried)
+        for name in [*carried, "nettle-dev", "zlib1g-dev"]:
+            self.assertTrue(packages.is_carried(name), name)
+        for name in ("  Depends: libgmp-dev", "libc6-dev", "linux-libc-dev"):
+            self.assertFalse(packages.is_carried(name), name)
+
     def test_packages_never_replace_files_and_go_through_links(self):
         with tempfile.TemporaryDirectory() as directory:
             source, target = pathlib.Path(directory, "source"), pathlib.Path(directory, "target")

@@ -1,4 +1,4 @@
-"""Programs whose memory of cudaMalloc() a driver may refuse to the daemon: in other namespaces, of other users.
+"""Programs of which a driver may refuse memory of cudaMalloc(): those of other users and in other namespaces.
 
 All over the stand-in for the driver. The scenarios ask blink_mem_prepare() whether it is staged."""
 import os
