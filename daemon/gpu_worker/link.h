@@ -141,7 +141,9 @@ typedef enum gpu_opcode {
     GPU_ALLOC, /* `count` bytes of zeros on each GPU of the mask, as object `member`; with GPU_ALLOC_HOST in
                   `flags`, once in host memory that all of them map; with GPU_ALLOC_SWITCH, where a switch
                   reaches all of them at once. Where that cannot be had the object is there all the same, as
-                  without the flag, and the completion tells UNSUPPORTED and why */
+                  without the flag, and the completion tells UNSUPPORTED and why. Such an object can be asked
+                  for again, with the same mask and bytes, while nothing runs that uses it: it becomes zeros,
+                  and moves to where a switch reaches it, if that can be had now */
     GPU_FREE,  /* the object; nothing runs that uses it */
     GPU_RUN,   /* the gpu_run_t at the range's beginning, `count` bytes with its copies */
     GPU_ABORT, /* the run whose number is `count`, if it is still under way; its completion tells ABORTED */

@@ -20,6 +20,8 @@
 #define HALF_BYTES  (BLOCK_BYTES / 2)
 #define CHUNK_BYTES 1024u
 
+#define BENCH_MEMORY_BYTES 4096u
+
 /* Two lanes of one step each: every lane has a channel with one part, half of the block. */
 typedef struct program {
     lane_abi_program_t head;
@@ -110,7 +112,7 @@ static inline void bench_prepare(bench_t *bench, const program_t *program)
         bench->address[i] = base + i * BLOCK_BYTES;
     bench->program = harness_object(&bench->service, program, sizeof(*program), gpus);
     bench->binding = harness_object(&bench->service, &halves, sizeof(halves), gpus);
-    bench->memory = harness_object(&bench->service, NULL, 4096, gpus);
+    bench->memory = harness_object(&bench->service, NULL, BENCH_MEMORY_BYTES, gpus);
     bench->last_number = 0;
 }
 

@@ -94,9 +94,11 @@ static void test_run_right_behind_its_objects(void **state)
     assert_int_equal(harness_stop(&bench.service), 0);
 }
 
-/* Input into rank 1's scratch by one run; out of it by a second, which has scrubbed it before. */
+/* Input into rank 1's scratch by one run; out of it by a second, which has scrubbed it before, or it was
+ * asked for again for a switch that is not there. */
 static void test_scrub_leaves_zeros(void **state)
 {
+    enum { AS_IT_IS, SCRUBBED, ASKED_AGAIN, WAYS };
     bench_t bench;
     program_t into = sum_program, out_of = sum_program;
     const lane_abi_operand_t scratch = {.buffer = LANE_ABI_SCRATCH, .rank = 1, .edge = 0};
@@ -108,21 +110,28 @@ static void test_scrub_leaves_zeros(void **state)
     bench_open(&bench, &into, two_gpus);
     const uint32_t reader = harness_object(&bench.service, &out_of, sizeof(out_of), 3);
 
-    for (unsigned scrubs = 0; scrubs < 2; scrubs++) {
+    for (unsigned way = AS_IT_IS; way < WAYS; way++) {
         gpu_run_t *write = bench_run(&bench), *read = bench_run(&bench);
         strcpy(write->kernel, "blink_lanes_move");
         strcpy(read->kernel, "blink_lanes_move");
         write->launches[0].lane_count = read->launches[0].lane_count = 1;
         write->launches[0].blocks = read->launches[0].blocks = 1;
         read->program = reader;
-        read->scrub_bytes = scrubs * CHUNK_BYTES;
+        read->scrub_bytes = way == SCRUBBED ? CHUNK_BYTES : 0;
         read->launch_count = 2; /* the scratch is GPU 1's, so it must have a launch */
         read->launches[1] = (gpu_launch_t){.gpu = 1, .lane_first = 1, .lane_count = 1, .blocks = 1};
+        const ring_sqe_t again = {.opcode = GPU_ALLOC,
+                                  .member = write->memory,
+                                  .root = 3,
+                                  .count = BENCH_MEMORY_BYTES,
+                                  .flags = GPU_ALLOC_SWITCH};
         assert_int_equal(bench_do(&bench, write), BLINK_OK);
+        if (way == ASKED_AGAIN)
+            assert_int_equal(harness_do(&bench.service, again, NULL), BLINK_ERR_UNSUPPORTED);
         assert_int_equal(bench_do(&bench, read), BLINK_OK);
         /* One slot, written last by the last chunk. */
         const unsigned last_chunk = (unsigned)((HALF_BYTES - CHUNK_BYTES) / sizeof(float));
-        assert_true(bench.out[0][0] == (scrubs ? 0.0f : (float)last_chunk));
+        assert_true(bench.out[0][0] == (way == AS_IT_IS ? (float)last_chunk : 0.0f));
     }
 
     assert_int_equal(harness_stop(&bench.service), 0);
@@ -432,6 +441,37 @@ static void test_objects_that_a_switch_reaches(void **state)
     assert_int_equal(harness_stop(&service), 0);
 }
 
+/* Asked for again they are zeros, and where they were until the switch has room. */
+static void test_objects_that_a_switch_reaches_later(void **state)
+{
+    static const char *const environment[] = {"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_SWITCH=1",
+                                              "STANDIN_CUDA_MEMORY=150000000", NULL};
+    harness_t service;
+    ring_sqe_t alloc = {.opcode = GPU_ALLOC, .root = 3, .count = 20 << 20, .flags = GPU_ALLOC_SWITCH};
+    (void)state;
+    harness_start(&service, (gpu_start_t){0}, environment);
+
+    alloc.member = 1;
+    assert_int_equal(harness_do(&service, alloc, NULL), BLINK_OK);
+    assert_int_equal(harness_do(&service, alloc, NULL), BLINK_ERR_INVALID_ARGUMENT);
+    harness_assert_text(blink_error_text(), "object 1: the number is taken");
+    alloc.member = 2;
+    for (int i = 0; i < 20; i++) /* of which there is no room for a second one at the end */
+        assert_int_equal(harness_do(&service, alloc, NULL), BLINK_ERR_UNSUPPORTED);
+    assert_int_equal(harness_do(&service, (ring_sqe_t){.opcode = GPU_FREE, .member = 1}, NULL), BLINK_OK);
+    alloc.count++;
+    assert_int_equal(harness_do(&service, alloc, NULL), BLINK_ERR_INVALID_ARGUMENT);
+    alloc.count--;
+    assert_int_equal(harness_do(&service, alloc, NULL), BLINK_OK);
+    alloc.member = 3;
+    assert_int_equal(harness_do(&service, alloc, NULL), BLINK_ERR_UNSUPPORTED); /* the second has it */
+    for (uint32_t member = 2; member <= 3; member++)
+        assert_int_equal(harness_do(&service, (ring_sqe_t){.opcode = GPU_FREE, .member = member}, NULL),
+                         BLINK_OK);
+
+    assert_int_equal(harness_stop(&service), 0);
+}
+
 int worker_run_tests(void)
 {
     const struct CMUnitTest tests[] = {
@@ -451,6 +491,7 @@ int worker_run_tests(void)
         cmocka_unit_test(test_refused_runs),
         cmocka_unit_test(test_refused_objects),
         cmocka_unit_test(test_objects_that_a_switch_reaches),
+        cmocka_unit_test(test_objects_that_a_switch_reaches_later),
     };
     return cmocka_run_group_tests_name("worker: runs", tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ static void note_lacking_switch(exec_cuda_t *exec, const ring_sqe_t *sqe, const 
 {
     const uint64_t now_us = clock_us();
     const bool is_news = !switch_pause_holds(&exec->switch_pause, now_us);
-    switch_pause_begin(&exec->switch_pause, now_us);
+    switch_pause_begin(&exec->switch_pause, now_us, sqe->root, sqe->count);
     if (is_news)
         LOG_WARNING("GPUs 0x%x: no switch reduces and copies, other plans are made for the next %" PRIu64
                     " s: %s",
@@ -122,7 +122,7 @@ static void on_completion(exec_cuda_t *exec, const ring_cqe_t *cqe)
     blink_result_t result = (blink_result_t)cqe->result;
     bool wants_switch = request->sqe.opcode == GPU_ALLOC && request->sqe.flags == GPU_ALLOC_SWITCH;
     if (wants_switch && result == BLINK_OK)
-        switch_pause_end(&exec->switch_pause);
+        switch_pause_note_success(&exec->switch_pause, clock_us(), request->sqe.root, request->sqe.count);
     if (wants_switch && result == BLINK_ERR_UNSUPPORTED)
         note_lacking_switch(exec, &request->sqe, cqe->text);
     else if (!instance && request->object && result != BLINK_OK)
@@ -234,7 +234,7 @@ blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel)
         return result;
     }
     exec->attached = true;
-    switch_pause_end(&exec->switch_pause);
+    exec->switch_pause = (switch_pause_t){0};
     exec->unreaped = 0;
     exec->generation++;
     ring_want_event(&exec->ring);

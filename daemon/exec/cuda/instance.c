@@ -135,12 +135,16 @@ static blink_result_t load_object(cuda_instance_t *instance, const image_block_t
     return BLINK_OK;
 }
 
-static blink_result_t alloc_object(cuda_instance_t *instance, const cuda_memory_t *memory, uint32_t *object)
+/* An object, or again the one that is there, since no switch has reached it. */
+static blink_result_t alloc_object(cuda_instance_t *instance, cuda_memory_t *memory)
 {
     exec_cuda_t *exec = instance->exec;
     cuda_request_t *request;
     BLINK_TRY(cuda_request_make(exec, GPU_ALLOC, 0, &request));
-    *object = request->object = request->sqe.member = ++exec->last_object;
+    if (memory->object == 0)
+        memory->object = ++exec->last_object;
+    request->object = request->sqe.member = memory->object;
+    memory->lacks_switch = false;
     request->sqe.root = instance->gpu_mask;
     if (memory->on_host)
         request->sqe.flags = GPU_ALLOC_HOST;
@@ -344,33 +348,40 @@ blink_result_t cuda_instance_bind(exec_instance_t *base, uint64_t block_bytes)
     return BLINK_OK;
 }
 
-/* All semaphores count the same rounds, so that new ones in one place are new ones in both. */
 static blink_result_t load_memory(cuda_instance_t *instance, cuda_memory_t *memory)
 {
     if (memory->needed_bytes == 0)
         return BLINK_OK;
     memory->bytes = memory->needed_bytes;
-    memory->lacks_switch = false;
     memory->semaphores_offset =
         memory->needed_bytes - (uint64_t)instance->base.program->semaphore_count * LANE_ABI_SEMAPHORE_BYTES;
     instance->exec->memory_bytes += in_all_places(instance, memory, memory->bytes);
-    return alloc_object(instance, memory, &memory->object);
+    return alloc_object(instance, memory);
 }
 
-/* A plan by multicast is made again only once memory that a switch reaches is to be tried for again. */
-static bool is_loaded(const cuda_instance_t *instance, const cuda_memory_t *memory)
+static bool is_loaded(const cuda_memory_t *memory)
 {
-    bool tries_again = memory->lacks_switch && !switch_pause_holds(&instance->exec->switch_pause, clock_us());
-    return memory->needed_bytes == 0 || (memory->object != 0 && !tries_again);
+    return memory->needed_bytes == 0 || memory->object != 0;
 }
 
+/* What no switch reaches is asked for again once the pause is over. The memory on GPUs is all that such a
+ * program has: by multicast all of them are peers. */
+static bool asks_again(const cuda_instance_t *instance)
+{
+    return instance->memory.lacks_switch && !switch_pause_holds(&instance->exec->switch_pause, clock_us());
+}
+
+/* All semaphores count the same rounds, so that new ones in one place are new ones in both. */
 static blink_result_t load_memories(cuda_instance_t *instance)
 {
-    if (is_loaded(instance, &instance->memory) && is_loaded(instance, &instance->host_memory))
+    const bool is_there = is_loaded(&instance->memory) && is_loaded(&instance->host_memory);
+    if (is_there && !asks_again(instance))
         return BLINK_OK;
-    free_memories(instance);
     instance->rounds = 0;
     instance->base.scrub = true;
+    if (is_there)
+        return alloc_object(instance, &instance->memory);
+    free_memories(instance);
     BLINK_TRY(load_memory(instance, &instance->memory));
     return load_memory(instance, &instance->host_memory);
 }

@@ -26,14 +26,14 @@ worker_object_t *worker_object_find(const worker_t *worker, uint32_t number)
     return object;
 }
 
-/* Memory of the object on one GPU, filled with `source` or zeros. */
+/* Memory of the object on one GPU, which is made if there is none, filled with `source` or zeros. */
 static blink_result_t fill(worker_t *worker, worker_gpu_t *gpu, worker_object_t *object, const void *source,
                            size_t bytes)
 {
     const CUstream stream = gpu->object_stream.handle;
     CUdeviceptr *address = &object->addresses[gpu->number];
     BLINK_TRY(worker_select(worker, gpu));
-    if (!object->team)
+    if (*address == 0)
         WORKER_TRY(worker, cuMemAllocFromPoolAsync, address, bytes, gpu->object_pool, stream);
     if (source)
         WORKER_TRY(worker, cuMemcpyAsync, *address, (CUdeviceptr)(uintptr_t)source, bytes, stream);
@@ -110,7 +110,6 @@ static bool take(worker_t *worker, worker_object_t *object)
 /* Once, for all GPUs of the mask. */
 static blink_result_t make_on_host(worker_t *worker, const ring_sqe_t *sqe, worker_object_t *object)
 {
-    object->bytes = sqe->count;
     if (!take(worker, object)) {
         BLINK_TRY(worker_slab_make(worker, object->bytes));
         if (!take(worker, object))
@@ -124,14 +123,7 @@ static blink_result_t make_on_host(worker_t *worker, const ring_sqe_t *sqe, work
     return BLINK_OK;
 }
 
-/* ---- where a switch reaches it ---- */
-
-static blink_result_t make_team(worker_t *worker, const ring_sqe_t *sqe, worker_object_t *object)
-{
-    BLINK_TRY(worker_team_make(worker, sqe->root, sqe->count, &object->team));
-    memcpy(object->addresses, object->team->addresses, sizeof(object->addresses));
-    return BLINK_OK;
-}
+/* ---- giving back ---- */
 
 /* The zeros that the object began with may be on their way still, if no run has waited for them. Nothing on
  * an object stream waits for a run. */
@@ -149,27 +141,35 @@ static blink_result_t free_team(worker_t *worker, worker_object_t *object)
     return result;
 }
 
-/* ---- giving back ---- */
-
 /* In the object stream's order: whatever was enqueued there for the object comes before. */
+static blink_result_t free_memory(worker_t *worker, worker_object_t *object)
+{
+    blink_result_t result = BLINK_OK;
+    for (uint32_t i = 0; i < worker->gpu_count; i++) {
+        if (object->addresses[i] == 0)
+            continue;
+        CUresult freed =
+            worker->cu->cuMemFreeAsync(object->addresses[i], worker->gpus[i].object_stream.handle);
+        if (freed != CUDA_SUCCESS)
+            result = worker_fail(worker, "cuMemFreeAsync", freed);
+    }
+    return result;
+}
+
 static blink_result_t give_back(worker_t *worker, worker_object_t *object)
 {
     blink_result_t result = BLINK_OK;
     if (object->team)
         result = free_team(worker, object);
-    if (object->slab)
+    else if (object->slab)
         gpu_arena_give(&object->slab->arena, object->offset, object->bytes);
-    for (uint32_t i = 0; i < worker->gpu_count; i++) {
-        worker_gpu_t *gpu = &worker->gpus[i];
-        if (object->team || object->slab || object->addresses[i] == 0)
-            continue;
-        CUresult freed = worker->cu->cuMemFreeAsync(object->addresses[i], gpu->object_stream.handle);
-        if (freed != CUDA_SUCCESS)
-            result = worker_fail(worker, "cuMemFreeAsync", freed);
-    }
+    else
+        result = free_memory(worker, object);
     free(object);
     return result;
 }
+
+/* ---- making ---- */
 
 static blink_result_t check_new(const worker_t *worker, const ring_sqe_t *sqe)
 {
@@ -199,34 +199,70 @@ static blink_result_t make_on_gpus(worker_t *worker, const ring_sqe_t *sqe, work
     return BLINK_OK;
 }
 
+/* Zeros where a switch reaches them: the memory that the object has, if it has some, is given back only once
+ * there is other. If that cannot be had the zeros are where a switch does not reach, and the job tells why.
+ */
+static blink_result_t make_by_switch(worker_t *worker, const ring_sqe_t *sqe, worker_object_t *object,
+                                     worker_job_t *job)
+{
+    char text[BLINK_ERROR_TEXT_BYTES];
+    worker_team_t *team;
+    blink_result_t made = worker_team_make(worker, sqe->root, sqe->count, &team);
+    if (made == BLINK_OK) {
+        made = free_memory(worker, object);
+        object->team = team;
+        memcpy(object->addresses, team->addresses, sizeof(object->addresses));
+        BLINK_TRY(made);
+        return make_on_gpus(worker, sqe, object, NULL, job);
+    }
+    snprintf(text, sizeof(text), "%s", blink_error_text());
+    BLINK_TRY(make_on_gpus(worker, sqe, object, NULL, job));
+    worker_job_fail(job, BLINK_ERR_UNSUPPORTED, text);
+    return BLINK_OK;
+}
+
+static bool wants_switch(const ring_sqe_t *sqe)
+{
+    return sqe->opcode == GPU_ALLOC && (sqe->flags & GPU_ALLOC_SWITCH);
+}
+
 static blink_result_t make(worker_t *worker, const ring_sqe_t *sqe, worker_object_t *object,
                            const void *source, worker_job_t *job)
 {
-    char text[BLINK_ERROR_TEXT_BYTES];
     if (sqe->opcode == GPU_ALLOC && (sqe->flags & GPU_ALLOC_HOST))
         return make_on_host(worker, sqe, object);
-    const bool wants_switch = sqe->opcode == GPU_ALLOC && (sqe->flags & GPU_ALLOC_SWITCH);
-    const bool lacks_switch = wants_switch && make_team(worker, sqe, object) != BLINK_OK;
-    snprintf(text, sizeof(text), "%s", lacks_switch ? blink_error_text() : "");
-    BLINK_TRY(make_on_gpus(worker, sqe, object, source, job));
-    if (lacks_switch)
-        worker_job_fail(job, BLINK_ERR_UNSUPPORTED, text);
-    return BLINK_OK;
+    if (wants_switch(sqe))
+        return make_by_switch(worker, sqe, object, job);
+    return make_on_gpus(worker, sqe, object, source, job);
+}
+
+/* Whether it is this object that is asked for again, since no switch has reached it. */
+static bool is_asked_again(const worker_t *worker, const ring_sqe_t *sqe, const worker_object_t *object)
+{
+    uint32_t gpus = 0;
+    for (uint32_t i = 0; i < worker->gpu_count; i++)
+        gpus |= object->addresses[i] != 0 ? 1u << i : 0;
+    return wants_switch(sqe) && !object->team && !object->slab && object->bytes == sqe->count &&
+           gpus == sqe->root;
 }
 
 blink_result_t worker_object_make(worker_t *worker, const ring_sqe_t *sqe, worker_job_t *job)
 {
     const void *source = NULL;
+    worker_object_t *object = worker_object_find(worker, sqe->member);
+    if (object && is_asked_again(worker, sqe, object))
+        return make_by_switch(worker, sqe, object, job);
     BLINK_TRY(check_new(worker, sqe));
     if (sqe->opcode == GPU_LOAD) {
         source = worker_range(worker, sqe);
         if (!source)
             return BLINK_ERR_INVALID_ARGUMENT;
     }
-    worker_object_t *object = calloc(1, sizeof(*object));
+    object = calloc(1, sizeof(*object));
     if (!object)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "object %u", sqe->member);
     object->number = sqe->member;
+    object->bytes = sqe->count;
     blink_result_t result = make(worker, sqe, object, source, job);
     if (result != BLINK_OK) {
         give_back(worker, object);

@@ -26,7 +26,8 @@ typedef struct worker_object {
     CUdeviceptr addresses[GPU_MAX]; /* 0 where it is not */
     worker_team_t *team;            /* NULL: no switch reaches it */
     worker_slab_t *slab;            /* NULL: it is on GPUs */
-    uint64_t offset, bytes;         /* in the slab */
+    uint64_t offset;                /* in the slab */
+    uint64_t bytes;                 /* as asked for, on each GPU or once in the slab */
     struct worker_object *next;     /* in its bucket */
 } worker_object_t;
 
