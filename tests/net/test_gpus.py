@@ -142,6 +142,33 @@ class Machines(GpusTest):
         self.perf_all(places, *self.SIZES)
 
 
+class Generations(GpusTest):
+    """Hosts with GPUs of different generations: what a block moves, and how many blocks a GPU runs at once,
+    is each host's own, and the plan is the first rank's host's."""
+    OLD = {"STANDIN_CUDA_CAPABILITY": 70, "STANDIN_CUDA_RESIDENCY": 1}
+    NEW = {"STANDIN_CUDA_CAPABILITY": 100}
+    SIZES = ("--device-memory", "--min", "12", "--max", "4M", "--stepfactor", 512)
+
+    def generations(self, *variables_of_host):
+        self.variables = {}
+        hosts = self.cluster(len(variables_of_host))
+        for host, variables in zip(hosts, variables_of_host):
+            host.start("--devices", "cuda:0x2", "--log-level", "debug", topology="1xdgx_h100",
+                       env=environment(**variables))
+        return hosts, [(host, device) for host in hosts for device in range(2)]
+
+    def test_the_host_that_plans_has_the_larger_gpus(self):
+        """Its plans have more blocks than the others' GPUs run at once."""
+        hosts, places = self.generations(self.NEW, self.OLD)
+        self.perf_all(places, *self.SIZES)
+        channels = re.findall(r"planned by .* (\d+) channels", hosts[1].daemon.stderr())
+        self.assertGreater(max(map(int, channels)), 2)
+
+    def test_the_host_that_plans_has_the_smaller_gpus(self):
+        _, places = self.generations(self.OLD, self.NEW)
+        self.perf_all(places, *self.SIZES)
+
+
 class ResidencyTest(GpusTest):
     """Blocks wait for multiprocessors: runs that wait for the other host must leave theirs to others."""
 

@@ -9,6 +9,8 @@
  *   CUDA_LAUNCH_BLOCKING  as for CUDA, 1: a launch returns when the kernel has ended
  *   STANDIN_CUDA_PEERS    "0+1+2+3,0+4": GPUs of the machine, in groups in which each reaches the memory of
  *                         each; two that share no group do not reach each other's. Unset: all do; empty: none
+ *   STANDIN_CUDA_CAPABILITY  the compute capability of GPUs, 90 (for 9.0) unless told otherwise; they can do
+ *                         what they can all the same
  *   STANDIN_CUDA_VERSION  what cuDriverGetVersion() says: that of the cuda.h that this was built with
  *   STANDIN_CUDA_MEMORY   bytes of a GPU that this process may allocate: 4 GiB
  *   STANDIN_CUDA_FAIL     "cuMemAlloc:3", "cuMemAlloc:3:2", "cuMemAlloc:3:hang", also several with
@@ -142,6 +144,7 @@ typedef struct standin_settings {
     int orders_writes;        /* CUGPUDirectRDMAWritesOrdering */
     uint32_t multiprocessors; /* of a GPU */
     uint32_t switch_objects;  /* multicast objects that there may be */
+    int capability;           /* 90 for 9.0 */
     int domains;              /* of memory synchronization */
     uint32_t meeting;         /* launches that wait for each other; 0: none do */
     uint32_t queues;          /* that the streams of a context share; 0: each has its own */

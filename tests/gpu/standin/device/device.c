@@ -130,7 +130,9 @@ static int attribute_value(CUdevice_attribute attribute, CUdevice device)
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
         return STANDIN_BLOCKS_PER_MULTIPROCESSOR * STANDIN_BLOCK_THREADS_MAX;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-        return 9;
+        return standin_settings()->capability / 10;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+        return standin_settings()->capability % 10;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
         return PCI_BUS_FIRST + standin_settings()->gpus[device];
     case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:

@@ -141,6 +141,7 @@ static void read_environment(void)
         settings->queues = (uint32_t)number_from("CUDA_DEVICE_MAX_CONNECTIONS", DEFAULT_QUEUES);
     settings->switch_objects = (uint32_t)number_from("STANDIN_CUDA_SWITCH", 0);
     settings->depth = (uint32_t)number_from("STANDIN_CUDA_DEPTH", 0);
+    settings->capability = (int)number_from("STANDIN_CUDA_CAPABILITY", 90);
     settings->domains = (int)number_from("STANDIN_CUDA_DOMAINS", 1);
     settings->meeting = (uint32_t)number_from("STANDIN_CUDA_MEET", 0);
     settings->faults = getenv("STANDIN_CUDA_FAULTS");
