@@ -61,6 +61,7 @@ static bool export_mappings(const cuda_driver_t *driver, const gpu_extent_t *ext
     return true;
 }
 
+/* The pool first: before it was exported the driver names none of its memory to others. */
 static bool export_pooled(const cuda_driver_t *driver, const gpu_extent_t *extent, gpu_export_t *made)
 {
     CUmemoryPool pool = NULL;
@@ -70,11 +71,14 @@ static bool export_pooled(const cuda_driver_t *driver, const gpu_extent_t *exten
             CUDA_SUCCESS ||
         !pool)
         return false;
-    if (driver->cuMemPoolExportPointer(&data, extent->start) != CUDA_SUCCESS ||
-        driver->cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) !=
-            CUDA_SUCCESS)
+    if (driver->cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) !=
+        CUDA_SUCCESS)
         return false;
     made->fds[made->fd_count++] = fd;
+    if (driver->cuMemPoolExportPointer(&data, extent->start) != CUDA_SUCCESS) {
+        gpu_export_release(made);
+        return false;
+    }
     memcpy(made->handle, &data, sizeof(made->handle));
     add_handle(made, add(made, BLINKWIRE__GPU_EXTENT_KIND__GPU_EXTENT_POOL, extent));
     return true;

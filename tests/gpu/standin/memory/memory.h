@@ -55,6 +55,7 @@ typedef struct memory {
     off_t end;                  /* MEMORY_POOL: of what has ever been used of the file */
     uint32_t accessors;         /* MEMORY_POOL: other devices by ordinal that may use it */
     uint64_t release_threshold; /* MEMORY_POOL: as it was set */
+    bool was_exported;          /* MEMORY_POOL: as a descriptor; before that none of its memory can be */
     unsigned
         handles; /* MEMORY_VIRTUAL, MEMORY_POOL, MEMORY_MULTICAST: of the references, the application's */
     memory_team_t *team; /* MEMORY_MULTICAST */

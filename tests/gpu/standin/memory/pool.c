@@ -223,9 +223,11 @@ CUresult cuMemPoolExportToShareableHandle(void *file, CUmemoryPool handle, CUmem
     if (!file || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&memory_lock);
-    const memory_t *pool = from_handle(handle);
+    memory_t *pool = from_handle(handle);
     bool can = pool && pool->is_own && pool->header.handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     int copy = can ? fcntl(pool->file, F_DUPFD_CLOEXEC, 0) : -1;
+    if (can)
+        pool->was_exported = true;
     pthread_mutex_unlock(&memory_lock);
     if (!can)
         return CUDA_ERROR_INVALID_VALUE;
@@ -254,8 +256,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr addres
     pthread_mutex_lock(&memory_lock);
     const range_t *range = find_pooled(address);
     const memory_t *memory = range ? range->memory : NULL;
-    bool can =
-        memory && memory->is_own && memory->header.handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    bool can = memory && memory->is_own && memory->pool->was_exported;
     pointer_t pointer = {.magic = POINTER_MAGIC};
     if (can) {
         pointer.pool_cookie = memory->pool->header.cookie;
