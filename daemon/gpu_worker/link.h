@@ -102,6 +102,10 @@ typedef struct gpu_extent {
     uint32_t kind; /* gpu_extent_kind_t */
     uint64_t allocation_bytes, offset_bytes, bytes;
     uint8_t handle[64]; /* POOL: CUmemPoolPtrExportData; IPC: CUipcMemHandle */
+    /* POOL: by which client and number the pool is told from others, as long as memory of it is imported;
+     * number 0: it is not. */
+    uint64_t pool;
+    uint32_t client;
 } gpu_extent_t;
 
 typedef struct gpu_request {

@@ -203,6 +203,8 @@ static void test_pooled_memory_is_imported_with_its_pool(void **state)
     reduce(comm, pointer_to(memory + 16), pointer_to(memory + 16), 4000);
     assert_int_equal(import(daemon, 0)->kind, BLINKWIRE__GPU_EXTENT_KIND__GPU_EXTENT_POOL);
     assert_int_equal(import(daemon, 0)->fd_count, 1);
+    const uint64_t number = import(daemon, 0)->pool;
+    assert_int_not_equal(number, 0);
     assert_int_equal(fake_seen(&daemon->fake, 0)->in_offset_bytes, 16);
     BLINK(blink_mem_release(daemon->context, pointer_to(memory + 4999)));
     assert_int_equal(atomic_load(&daemon->fake.deregistered_count), 1);
@@ -212,6 +214,7 @@ static void test_pooled_memory_is_imported_with_its_pool(void **state)
     CU(cuStreamSynchronize, stream);
     reduce(comm, pointer_to(memory), pointer_to(memory), 4000);
     assert_int_equal(import(daemon, 1)->kind, BLINKWIRE__GPU_EXTENT_KIND__GPU_EXTENT_POOL);
+    assert_int_equal(import(daemon, 1)->pool, number);
     CU(cuMemFreeAsync, memory, stream);
     finish(daemon);
     CU(cuStreamDestroy, stream);

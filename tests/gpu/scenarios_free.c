@@ -62,6 +62,19 @@ void play_released_by_several(const player_t *p)
     must(p, blink_comm_destroy(comm), "destroy");
 }
 
+#define BYTES (COUNT * sizeof(int32_t))
+
+static CUdeviceptr beside_in_pool(const player_t *p, CUdeviceptr memory)
+{
+    CUmemoryPool pool;
+    CUdeviceptr beside;
+    cuda_must(p, cu->cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, memory),
+              "cuPointerGetAttribute");
+    cuda_must(p, cu->cuMemAllocFromPoolAsync(&beside, BYTES, pool, NULL), "cuMemAllocFromPoolAsync");
+    cuda_must(p, cu->cuStreamSynchronize(NULL), "cuStreamSynchronize");
+    return beside;
+}
+
 /* Memory of a pool, some of it staged, some in place; what is left is freed after the end of the context. */
 void play_pools_promised(const player_t *player)
 {
@@ -81,10 +94,13 @@ void play_pools_promised(const player_t *player)
         must(p, blink_mem_release(p->context, as_pointer(a)), "release");
         cuda_must(p, cu->cuMemFreeAsync(a, NULL), "cuMemFreeAsync");
     }
-    CUdeviceptr last = pool_memory(p, shared, COUNT);
-    reduce_and_check(p, comm, last, last, COUNT, "the last");
+    CUdeviceptr last = pool_memory(p, shared, COUNT), beside = beside_in_pool(p, last);
+    must(p, blink_mem_prepare(p->context, as_pointer(last), BYTES), "prepare");
+    must(p, blink_mem_prepare(p->context, as_pointer(beside), BYTES), "prepare what is in its pool, too");
+    reduce_and_check(p, comm, last, beside, COUNT, "the last");
     blink_close(p->context);
     cuda_must(p, cu->cuMemFreeAsync(last, NULL), "cuMemFreeAsync");
+    cuda_must(p, cu->cuMemFreeAsync(beside, NULL), "cuMemFreeAsync");
     cuda_must(p, cu->cuStreamSynchronize(NULL), "synchronize");
     cuda_must(p, cu->cuMemFree(other), "cuMemFree");
 }

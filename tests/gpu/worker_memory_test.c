@@ -57,8 +57,7 @@ static unsigned char *own_vmm(uint32_t pages, int *fd)
     return (unsigned char *)(uintptr_t)address;
 }
 
-/* Memory of a pool, and what the worker needs to find it. */
-static unsigned char *own_pooled(size_t bytes, int *fd, gpu_extent_t *extent)
+static CUmemoryPool own_pool(int *fd)
 {
     const CUmemPoolProps properties = {
         .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -66,14 +65,25 @@ static unsigned char *own_pooled(size_t bytes, int *fd, gpu_extent_t *extent)
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
     };
     CUmemoryPool pool;
-    CUdeviceptr address;
     CU(cuMemPoolCreate(&pool, &properties));
+    CU(cuMemPoolExportToShareableHandle(fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    return pool;
+}
+
+/* Memory of a pool that has been exported, and what the worker needs to find it there. */
+static unsigned char *own_memory_of(CUmemoryPool pool, size_t bytes, gpu_extent_t *extent)
+{
+    CUdeviceptr address;
     CU(cuMemAllocFromPoolAsync(&address, bytes, pool, NULL));
     CU(cuCtxSynchronize());
-    CU(cuMemPoolExportToShareableHandle(fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     *extent = (gpu_extent_t){.kind = GPU_EXTENT_POOL, .allocation_bytes = bytes, .bytes = bytes};
     CU(cuMemPoolExportPointer((CUmemPoolPtrExportData *)(void *)extent->handle, address));
     return (unsigned char *)(uintptr_t)address;
+}
+
+static unsigned char *own_pooled(size_t bytes, int *fd, gpu_extent_t *extent)
+{
+    return own_memory_of(own_pool(fd), bytes, extent);
 }
 
 static unsigned char *own_legacy(size_t bytes, gpu_extent_t *extent)
@@ -113,6 +123,13 @@ static gpu_reply_t release(harness_t *service, uint64_t token)
 {
     gpu_request_t request = {.kind = GPU_RELEASE, .token = token};
     return harness_ask(service, &request, NULL, 0);
+}
+
+static void assert_refused(const gpu_reply_t reply, blink_result_t result, const char *part)
+{
+    harness_assert_text(reply.text, part);
+    assert_int_equal(reply.result, result);
+    assert_int_equal(reply.address, 0);
 }
 
 /* Released once, it is unknown. */
@@ -198,6 +215,45 @@ static void test_pooled(void **state)
     assert_int_equal(harness_stop(&service), 0);
 }
 
+/* It is imported for the first of its allocations, and stays until the last is released: the driver imports
+ * two here, and no third one. */
+static void test_a_pool_is_imported_once(void **state)
+{
+    enum { BYTES = 50000, ALLOCATIONS = 3 };
+    static const char *const environment[] = {"STANDIN_CUDA_GPUS=1",
+                                              "STANDIN_CUDA_FAIL=cuMemPoolImportFromShareableHandle:3", NULL};
+    harness_t service;
+    gpu_extent_t extents[ALLOCATIONS];
+    unsigned char *memory[ALLOCATIONS];
+    int fd;
+    uint64_t tokens[ALLOCATIONS], address[ALLOCATIONS], host_token, host_address;
+    (void)state;
+    harness_start(&service, (gpu_start_t){0}, environment);
+    CUmemoryPool pool = own_pool(&fd);
+    for (unsigned i = 0; i < ALLOCATIONS; i++) {
+        memory[i] = own_memory_of(pool, BYTES, &extents[i]);
+        extents[i].pool = 7;
+        fill(memory[i], BYTES, i);
+    }
+    unsigned char *host = harness_map_host(&service, BYTES, &host_address, &host_token);
+
+    address[0] = import_well(&service, &extents[0], 1, &fd, 1, &tokens[0]);
+    address[1] = import_well(&service, &extents[1], 1, &fd, 1, &tokens[1]);
+    assert_released(&service, tokens[0]);
+    assert_int_equal(copy(&service, host_address, address[1], BYTES), BLINK_OK);
+    assert_memory_equal(host, memory[1], BYTES);
+    extents[2].client = 1; /* somebody else's pool of that number */
+    address[2] = import_well(&service, &extents[2], 1, &fd, 1, &tokens[2]);
+    assert_int_equal(copy(&service, host_address, address[2], BYTES), BLINK_OK);
+    assert_memory_equal(host, memory[2], BYTES);
+
+    assert_released(&service, tokens[1]);
+    assert_refused(import(&service, &extents[0], 1, &fd, 1), BLINK_ERR_UNSUPPORTED,
+                   "cuMemPoolImportFromShareableHandle");
+    assert_released(&service, tokens[2]);
+    assert_int_equal(harness_stop(&service), 0);
+}
+
 /* One handle in two regions: releasing the one leaves the other. */
 static void test_ipc_handle_twice(void **state)
 {
@@ -225,13 +281,6 @@ static void test_ipc_handle_twice(void **state)
 }
 
 /* ---- what is refused, with which words; the worker works on ---- */
-
-static void assert_refused(const gpu_reply_t reply, blink_result_t result, const char *part)
-{
-    harness_assert_text(reply.text, part);
-    assert_int_equal(reply.result, result);
-    assert_int_equal(reply.address, 0);
-}
 
 static void test_ipc_where_it_is_not_accepted(void **state)
 {
@@ -327,6 +376,10 @@ static void test_less_memory_than_was_said(void **state)
                    "bytes, not the 4294967296 that were said");
     assert_refused(import(&service, &legacy, 1, NULL, 0), BLINK_ERR_INVALID_ARGUMENT,
                    "bytes, not the 4294967296 that were said");
+    pooled.allocation_bytes++; /* which the driver is not asked about */
+    assert_refused(
+        import(&service, &pooled, 1, &pool_fd, 1), BLINK_ERR_UNSUPPORTED,
+        "extent 0 of 1: an allocation of 4294967297 bytes in a pool: 4294967296 are opened at most");
     assert_int_equal(harness_stop(&service), 0);
 }
 
@@ -544,6 +597,7 @@ int worker_memory_tests(void)
         cmocka_unit_test(test_vmm_extents_side_by_side),
         cmocka_unit_test(test_vmm_extents_of_several_requests),
         cmocka_unit_test(test_pooled),
+        cmocka_unit_test(test_a_pool_is_imported_once),
         cmocka_unit_test(test_ipc_handle_twice),
         cmocka_unit_test(test_ipc_where_it_is_not_accepted),
         cmocka_unit_test(test_handles_that_lead_nowhere),

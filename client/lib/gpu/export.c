@@ -80,7 +80,9 @@ static bool export_pooled(const cuda_driver_t *driver, const gpu_extent_t *exten
         return false;
     }
     memcpy(made->handle, &data, sizeof(made->handle));
-    add_handle(made, add(made, BLINKWIRE__GPU_EXTENT_KIND__GPU_EXTENT_POOL, extent));
+    Blinkwire__GpuExtent *added = add(made, BLINKWIRE__GPU_EXTENT_KIND__GPU_EXTENT_POOL, extent);
+    add_handle(made, added);
+    added->pool = (uintptr_t)pool; /* no other has this handle while it has memory */
     return true;
 }
 

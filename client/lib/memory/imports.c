@@ -326,7 +326,7 @@ static blink_result_t say_staged(const cuda_driver_t *driver, const gpu_memory_t
         return BLINK_FAIL(
             BLINK_ERR_UNSUPPORTED,
             "%#llx is staged: it is of a memory pool, which has to be shareable as a descriptor, "
-            "and blink_mem_promise_release() has to come first",
+            "of an allocation of 4 GiB at most, and blink_mem_promise_release() has to come first",
             memory->address);
     return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
                       "%#llx is staged: daemons with devices on GPUs open memory that is shareable as a "

@@ -19,7 +19,8 @@ static blink_result_t check_gpus(const client_t *client)
 
 /* ---- exported memory ---- */
 
-static blink_result_t copy_extent(const Blinkwire__GpuExtent *from, uint32_t index, gpu_extent_t *to)
+static blink_result_t copy_extent(const client_t *client, const Blinkwire__GpuExtent *from, uint32_t index,
+                                  gpu_extent_t *to)
 {
     bool has_handle = from->kind != BLINKWIRE__GPU_EXTENT_KIND__GPU_EXTENT_VMM;
     if ((uint32_t)from->kind > GPU_EXTENT_IPC)
@@ -36,7 +37,9 @@ static blink_result_t copy_extent(const Blinkwire__GpuExtent *from, uint32_t ind
     *to = (gpu_extent_t){.kind = (uint32_t)from->kind,
                          .allocation_bytes = from->allocation_bytes,
                          .offset_bytes = from->offset_bytes,
-                         .bytes = from->bytes};
+                         .bytes = from->bytes,
+                         .pool = from->pool,
+                         .client = client->number};
     if (has_handle)
         memcpy(to->handle, from->handle.data, sizeof(to->handle));
     return BLINK_OK;
@@ -57,7 +60,7 @@ static blink_result_t make_import(const client_t *client, const Blinkwire__GpuMe
     import->extent_count = (uint32_t)message->n_extents;
     BLINK_TRY(gpus_find(client->control->gpus, message->gpu_uuid.data, message->gpu_uuid.len, &import->gpu));
     for (uint32_t i = 0; i < import->extent_count; i++) {
-        BLINK_TRY(copy_extent(message->extents[i], i, &import->extents[i]));
+        BLINK_TRY(copy_extent(client, message->extents[i], i, &import->extents[i]));
         wanted_fds += import->extents[i].kind != GPU_EXTENT_IPC;
         if (import->extents[i].bytes > UINT64_MAX - *bytes)
             return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "extent %u: more bytes than there can be", i);

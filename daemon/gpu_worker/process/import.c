@@ -18,6 +18,15 @@ struct worker_ipc {
     struct worker_ipc *next;
 };
 
+struct worker_pool {
+    uint64_t number; /* 0: it is not told from others */
+    uint32_t client;
+    uint32_t gpu;
+    uint32_t users;
+    CUmemoryPool handle;
+    struct worker_pool *next;
+};
+
 static_assert(sizeof(CUipcMemHandle) == sizeof((gpu_extent_t){0}.handle), "an IPC handle fits");
 static_assert(sizeof(CUmemPoolPtrExportData) == sizeof((gpu_extent_t){0}.handle), "a pool's pointer fits");
 
@@ -102,39 +111,93 @@ blink_result_t worker_open_vmm(worker_t *worker, uint32_t gpu, const gpu_extent_
 
 /* ---- pools ---- */
 
-static blink_result_t open_pointer(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent,
-                                   CUmemoryPool pool, CUdeviceptr *address)
+static struct worker_pool *find_pool(const worker_t *worker, uint32_t gpu, const gpu_extent_t *extent)
+{
+    struct worker_pool *pool = extent->pool != 0 ? worker->pools : NULL;
+    while (pool && !(pool->number == extent->pool && pool->client == extent->client && pool->gpu == gpu))
+        pool = pool->next;
+    return pool;
+}
+
+/* With the access that all of its memory has. */
+static blink_result_t import_handle(worker_t *worker, uint32_t gpu, int fd, struct worker_pool *pool)
 {
     CUmemAccessDesc access[GPU_MAX];
-    CUmemPoolPtrExportData data;
-    WORKER_IMPORT_TRY(worker, cuMemPoolSetAccess, pool, access, worker_accessors(worker, gpu, access));
-    memcpy(&data, extent->handle, sizeof(data));
-    WORKER_IMPORT_TRY(worker, cuMemPoolImportPointer, address, pool, &data);
+    WORKER_IMPORT_TRY(worker, cuMemPoolImportFromShareableHandle, &pool->handle, (void *)(intptr_t)fd,
+                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    CUresult granted =
+        worker->cu->cuMemPoolSetAccess(pool->handle, access, worker_accessors(worker, gpu, access));
+    if (granted == CUDA_SUCCESS)
+        return BLINK_OK;
+    worker_log_failure(worker, "cuMemPoolDestroy", worker->cu->cuMemPoolDestroy(pool->handle));
+    return worker_import_fail(worker, "cuMemPoolSetAccess", granted);
+}
+
+static blink_result_t import_pool(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent, int fd,
+                                  struct worker_pool **imported)
+{
+    struct worker_pool *pool = calloc(1, sizeof(*pool));
+    if (!pool)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a pool");
+    blink_result_t result = import_handle(worker, gpu, fd, pool);
+    if (result != BLINK_OK) {
+        free(pool);
+        return result;
+    }
+    pool->number = extent->pool;
+    pool->client = extent->client;
+    pool->gpu = gpu;
+    pool->next = worker->pools;
+    worker->pools = *imported = pool;
     return BLINK_OK;
 }
 
-blink_result_t worker_open_pool(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent, int fd,
-                                CUmemoryPool *pool, CUdeviceptr *address)
+static blink_result_t open_pointer(const worker_t *worker, const gpu_extent_t *extent,
+                                   const struct worker_pool *pool, CUdeviceptr *address)
 {
+    CUmemPoolPtrExportData data;
+    memcpy(&data, extent->handle, sizeof(data));
+    WORKER_IMPORT_TRY(worker, cuMemPoolImportPointer, address, pool->handle, &data);
+    return check_opened(worker, pool->gpu, extent, *address);
+}
+
+blink_result_t worker_open_pooled(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent, int fd,
+                                  struct worker_pool **pool, CUdeviceptr *address)
+{
+    if (extent->allocation_bytes > WORKER_POOLED_MOST_BYTES)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
+                          "an allocation of %" PRIu64 " bytes in a pool: %" PRIu64 " are opened at most",
+                          extent->allocation_bytes, WORKER_POOLED_MOST_BYTES);
     BLINK_TRY(worker_select(worker, &worker->gpus[gpu]));
-    WORKER_IMPORT_TRY(worker, cuMemPoolImportFromShareableHandle, pool, (void *)(intptr_t)fd,
-                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    *pool = find_pool(worker, gpu, extent);
+    if (!*pool)
+        BLINK_TRY(import_pool(worker, gpu, extent, fd, pool));
+    (*pool)->users++;
     *address = 0;
-    blink_result_t result = open_pointer(worker, gpu, extent, *pool, address);
-    if (result == BLINK_OK)
-        result = check_opened(worker, gpu, extent, *address);
+    blink_result_t result = open_pointer(worker, extent, *pool, address);
     if (result != BLINK_OK)
-        worker_close_pool(worker, gpu, *pool, *address);
+        worker_close_pooled(worker, *pool, *address);
     return result;
 }
 
-void worker_close_pool(worker_t *worker, uint32_t gpu, CUmemoryPool pool, CUdeviceptr address)
+static void put_pool(worker_t *worker, struct worker_pool *pool)
 {
-    const cuda_driver_t *cu = worker->cu;
+    struct worker_pool **place = &worker->pools;
+    if (--pool->users > 0)
+        return;
+    while (*place != pool)
+        place = &(*place)->next;
+    *place = pool->next;
+    worker_log_failure(worker, "cuMemPoolDestroy", worker->cu->cuMemPoolDestroy(pool->handle));
+    free(pool);
+}
+
+void worker_close_pooled(worker_t *worker, struct worker_pool *pool, CUdeviceptr address)
+{
     /* Not in the order of a stream: when the client hears that its memory is given back, it may free it. */
-    if (address != 0 && worker_select(worker, &worker->gpus[gpu]) == BLINK_OK)
-        worker_log_failure(worker, "cuMemFree", cu->cuMemFree(address));
-    worker_log_failure(worker, "cuMemPoolDestroy", cu->cuMemPoolDestroy(pool));
+    if (address != 0 && worker_select(worker, &worker->gpus[pool->gpu]) == BLINK_OK)
+        worker_log_failure(worker, "cuMemFree", worker->cu->cuMemFree(address));
+    put_pool(worker, pool);
 }
 
 /* ---- CUDA IPC ---- */

@@ -11,11 +11,16 @@
 blink_result_t worker_open_vmm(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent, int fd,
                                CUmemGenericAllocationHandle *handle);
 
-/* What a pool's descriptor and an allocation's name in it lead to: the allocation's first byte. Errors: the
- * same. */
-blink_result_t worker_open_pool(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent, int fd,
-                                CUmemoryPool *pool, CUdeviceptr *address);
-void worker_close_pool(worker_t *worker, uint32_t gpu, CUmemoryPool pool, CUdeviceptr address);
+/* Of larger ones in a pool none is opened: cuMemPoolImportPointer() of driver 580 was seen to crash from 5.2
+ * GiB on. */
+#define WORKER_POOLED_MOST_BYTES (UINT64_C(4) << 30)
+
+/* What a pool's descriptor and an allocation's name in it lead to: the allocation's first byte. The pool is
+ * imported for the first of its allocations, and stays until the last is closed. Errors: the same. */
+struct worker_pool;
+blink_result_t worker_open_pooled(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent, int fd,
+                                  struct worker_pool **pool, CUdeviceptr *address);
+void worker_close_pooled(worker_t *worker, struct worker_pool *pool, CUdeviceptr address);
 
 /* A handle that is open already is shared: the driver has one mapping of it. Errors: the same. */
 blink_result_t worker_open_ipc(worker_t *worker, uint32_t gpu, const gpu_extent_t *extent,

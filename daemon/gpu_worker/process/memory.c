@@ -20,12 +20,12 @@ struct worker_import {
     uint64_t token;
     import_kind_t kind;
     uint32_t gpu;
-    CUdeviceptr address;   /* of the first allocation, not of what the service asked for */
-    uint64_t bytes;        /* VMM, HOST */
-    uint64_t mapped_bytes; /* VMM: fewer as long as requests are to follow */
-    uint64_t offset_bytes; /* VMM: from `address` to what the service asked for */
-    CUmemoryPool pool;     /* POOL */
-    void *host;            /* HOST */
+    CUdeviceptr address;      /* of the first allocation, not of what the service asked for */
+    uint64_t bytes;           /* VMM, HOST */
+    uint64_t mapped_bytes;    /* VMM: fewer as long as requests are to follow */
+    uint64_t offset_bytes;    /* VMM: from `address` to what the service asked for */
+    struct worker_pool *pool; /* POOL */
+    void *host;               /* HOST */
     struct worker_import *next;
 };
 
@@ -246,7 +246,7 @@ blink_result_t worker_import(worker_t *worker, const gpu_request_t *request, con
         break;
     case GPU_EXTENT_POOL:
         import->kind = IMPORT_POOL;
-        result = worker_open_pool(worker, request->gpu, first, fds[0], &import->pool, &import->address);
+        result = worker_open_pooled(worker, request->gpu, first, fds[0], &import->pool, &import->address);
         break;
     default:
         import->kind = IMPORT_IPC;
@@ -355,7 +355,7 @@ blink_result_t worker_release(worker_t *worker, uint64_t token)
         unmap(worker, import->address, import->mapped_bytes, import->bytes);
         break;
     case IMPORT_POOL:
-        worker_close_pool(worker, import->gpu, import->pool, import->address);
+        worker_close_pooled(worker, import->pool, import->address);
         break;
     case IMPORT_IPC:
         worker_close_ipc(worker, import->gpu, import->address);

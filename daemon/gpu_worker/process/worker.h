@@ -42,6 +42,7 @@ struct worker {
     int socket_fd;
     struct worker_import *imports;
     struct worker_ipc *ipc_mappings;
+    struct worker_pool *pools;
     bool warned_of_ipc; /* that peers do not reach them */
     /* the run thread's */
     worker_launcher_t launchers[GPU_MAX]; /* by GPU */

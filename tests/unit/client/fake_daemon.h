@@ -38,8 +38,8 @@
 /* A registration of GPU memory as it came. */
 typedef struct fake_import {
     uint32_t region, messages, extent_count, fd_count;
-    Blinkwire__GpuExtentKind kind; /* of its first extent, as the next two */
-    uint64_t offset_bytes, bytes;
+    Blinkwire__GpuExtentKind kind; /* of its first extent, as the next three */
+    uint64_t offset_bytes, bytes, pool;
     uint64_t following_bytes; /* as its first message said */
     uint64_t all_bytes;
     uint8_t gpu_uuid[16];
@@ -352,6 +352,7 @@ static fake_import_t *import_of(fake_t *fake, const Blinkwire__GpuMemRegister *b
                                             .kind = first->kind,
                                             .offset_bytes = first->offset_bytes,
                                             .bytes = first->bytes,
+                                            .pool = first->pool,
                                             .following_bytes = body->following_bytes};
     atomic_store(&fake->import_count, number + 1);
     return &fake->imports[number];
