@@ -546,12 +546,12 @@ static void test_closing_lets_streams_go_on(void **state)
 }
 
 /* A process of its own each, as the stand-in is told at its start what is to fail. */
-static int submit_with_failure(const char *failure)
+static int run_with_failure(const char *test, const char *failure)
 {
     pid_t child = fork();
     if (child == 0) {
         setenv("STANDIN_CUDA_FAIL", failure, 1);
-        setenv("CLIENT_TEST_FAILURE", "1", 1);
+        setenv("CLIENT_TEST_FAILURE", test, 1);
         execl("/proc/self/exe", "test", (char *)NULL);
         _exit(127);
     }
@@ -563,10 +563,10 @@ static int submit_with_failure(const char *failure)
 static void test_a_driver_that_fails_leaves_no_stream_waiting(void **state)
 {
     (void)state;
-    assert_int_equal(submit_with_failure("cuStreamWriteValue64:2"), 0);
-    assert_int_equal(submit_with_failure("cuStreamWaitValue64:2"), 0);
-    assert_int_equal(submit_with_failure("cuLaunchHostFunc:1"), 0);
-    assert_int_equal(submit_with_failure("cuMemcpyAsync:3"), 0);
+    assert_int_equal(run_with_failure("eager", "cuStreamWriteValue64:2"), 0);
+    assert_int_equal(run_with_failure("eager", "cuStreamWaitValue64:2"), 0);
+    assert_int_equal(run_with_failure("eager", "cuLaunchHostFunc:1"), 0);
+    assert_int_equal(run_with_failure("eager", "cuMemcpyAsync:3"), 0);
 }
 
 /* In that process: whatever fails, and wherever, streams and the communicator come to an end. */
@@ -591,9 +591,61 @@ static void test_failing_driver(void **state)
     free(plain);
 }
 
+/* Three ops: a call and a node for each, and no other word is written or awaited but the test's own. */
+static void test_a_captured_op_is_one_node(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run_with_failure("captured", "cuStreamBatchMemOp:4,cuStreamWriteValue64:2,cuStreamWaitValue64:1"), 0);
+}
+
+static void test_captured(void **state)
+{
+    (void)state;
+    scene_t scene = begin();
+    CUgraphExec executable = capture(&scene);
+    CU(cuGraphLaunch, executable, scene.streams[0]);
+    CU(cuStreamSynchronize, scene.streams[0]);
+    assert_int_equal(atomic_load(watched), 10);
+    CU(cuGraphExecDestroy, executable);
+    end(&scene);
+}
+
+static void test_an_op_that_cannot_be_captured_is_forgotten(void **state)
+{
+    (void)state;
+    assert_int_equal(run_with_failure("refused", "cuStreamBatchMemOp:1"), 0);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    scene_t scene = begin();
+    CUgraph graph;
+    CU(cuStreamBeginCapture, scene.streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL);
+    assert_fails(BLINK_ERR_SYSTEM, "cuStreamBatchMemOp", blink_barrier_on(scene.comm, scene.streams[0]));
+    CU(cuStreamEndCapture, scene.streams[0], &graph);
+    CU(cuGraphDestroy, graph);
+    while (atomic_load(&scene.daemon->forgotten) < 1)
+        nap();
+    end(&scene);
+}
+
+/* In a process of its own. */
+static int run_one(const char *name)
+{
+    const struct CMUnitTest eager[] = {cmocka_unit_test(test_failing_driver)};
+    const struct CMUnitTest captured[] = {cmocka_unit_test(test_captured)};
+    const struct CMUnitTest refused[] = {cmocka_unit_test(test_refused)};
+    if (strcmp(name, "eager") == 0)
+        return cmocka_run_group_tests(eager, find_driver, NULL);
+    return strcmp(name, "captured") == 0 ? cmocka_run_group_tests(captured, find_driver, NULL)
+                                         : cmocka_run_group_tests(refused, find_driver, NULL);
+}
+
 int main(void)
 {
-    const struct CMUnitTest failing[] = {cmocka_unit_test(test_failing_driver)};
+    const char *alone = getenv("CLIENT_TEST_FAILURE");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_op_runs_between_what_is_before_and_behind_it),
         cmocka_unit_test(test_the_stream_waits_for_the_end),
@@ -618,7 +670,8 @@ int main(void)
         cmocka_unit_test(test_a_lost_daemon_lets_streams_go_on),
         cmocka_unit_test(test_closing_lets_streams_go_on),
         cmocka_unit_test(test_a_driver_that_fails_leaves_no_stream_waiting),
+        cmocka_unit_test(test_a_captured_op_is_one_node),
+        cmocka_unit_test(test_an_op_that_cannot_be_captured_is_forgotten),
     };
-    return getenv("CLIENT_TEST_FAILURE") ? cmocka_run_group_tests(failing, find_driver, NULL)
-                                         : cmocka_run_group_tests(tests, find_driver, NULL);
+    return alone ? run_one(alone) : cmocka_run_group_tests(tests, find_driver, NULL);
 }

@@ -77,22 +77,33 @@ static blink_result_t give_to_graph(stream_step_t *step)
     return result;
 }
 
-/* The stream's half of a replay (windows.h, "Graphs"): the steps say that they have come, and only then does
- * any of them wait. */
-static blink_result_t enqueue(const stream_step_t *step, bool waits)
+/* The stream's half of a replay (windows.h, "Graphs"), or a part of it, as one node of the graph. */
+static blink_result_t enqueue(const stream_step_t *step, bool requests, bool waits)
 {
     CUdeviceptr window = step->window->address, ended = window + offsetof(graph_words_t, ended);
-    BLINK_TRY(stream_enter(step));
-    blink_result_t result;
+    CUstreamBatchMemOpParams operations[3];
+    uint32_t count = 0;
+    if (requests)
+        operations[count++] = stream_to_write(window + offsetof(graph_words_t, requested), 1);
     if (waits) {
-        result = stream_wait(step, ended, 1);
-        if (result == BLINK_OK)
-            result = stream_write(step, ended, 0);
-    } else {
-        result = stream_write(step, window + offsetof(graph_words_t, requested), 1);
+        operations[count++] = stream_to_wait(ended, 1);
+        operations[count++] = stream_to_write(ended, 0);
     }
+    BLINK_TRY(stream_enter(step));
+    blink_result_t result = stream_batch(step, operations, count);
     stream_leave(step);
     return result;
+}
+
+/* Several steps say that they have come, and only then does any of them wait. */
+static blink_result_t enqueue_steps(const stream_steps_t *steps)
+{
+    const bool is_alone = steps->count == 1;
+    for (size_t i = 0; i < steps->count; i++)
+        BLINK_TRY(enqueue(&steps->items[i], true, is_alone));
+    for (size_t i = 0; i < steps->count && !is_alone; i++)
+        BLINK_TRY(enqueue(&steps->items[i], false, true));
+    return BLINK_OK;
 }
 
 static void forget_steps(stream_steps_t *steps)
@@ -116,8 +127,8 @@ blink_result_t stream_capture(stream_steps_t *steps, blink_result_t stored)
         if (result != BLINK_OK)
             break;
     }
-    for (size_t i = 0; i < 2 * held && result == BLINK_OK; i++)
-        result = enqueue(&steps->items[i % held], i >= held);
+    if (result == BLINK_OK)
+        result = enqueue_steps(steps);
     for (size_t i = 0; i < held; i++)
         steps->items[i].window = NULL;
     if (result != BLINK_OK)

@@ -14,4 +14,9 @@ void stream_leave(const stream_step_t *step);
 blink_result_t stream_write(const stream_step_t *step, CUdeviceptr address, uint64_t value);
 blink_result_t stream_wait(const stream_step_t *step, CUdeviceptr address, uint64_t least);
 
+/** Have the stream do the same by several operations, one after the other: in a graph they are one node. */
+CUstreamBatchMemOpParams stream_to_write(CUdeviceptr address, uint64_t value);
+CUstreamBatchMemOpParams stream_to_wait(CUdeviceptr address, uint64_t least);
+blink_result_t stream_batch(const stream_step_t *step, CUstreamBatchMemOpParams *operations, uint32_t count);
+
 #endif

@@ -21,7 +21,7 @@
     X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuModuleLoadData) X(cuModuleGetFunction) X(cuLaunchKernel) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuStreamCreate) X(cuStreamQuery) \
     X(cuStreamWaitValue32) X(cuStreamWriteValue32) X(cuStreamBeginCapture) X(cuStreamEndCapture) \
-    X(cuGraphCreate) X(cuGraphAddBatchMemOpNode) X(cuGraphAddKernelNode) X(cuGraphInstantiate) \
+    X(cuStreamBatchMemOp) X(cuGraphInstantiate) \
     X(cuGraphLaunch) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemHostAlloc) X(cuMemHostRegister) \
     X(cuMemHostGetDevicePointer) X(cuMemsetD32) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) \
     X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuPointerGetAttribute) X(cuIpcGetMemHandle) \

@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-enum { SPINS = 200, NAP_NS = 20000 };
+enum { SPINS = 200, NAP_NS = 20000, BATCH_MOST = 255 };
 
 /* Acquire, and release below: what was written before a word is seen after it, also by other processes. */
 static uint64_t find(const op_t *op)
@@ -101,4 +101,44 @@ CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr address, cuuint64_t va
     if (standin_settings()->has_short_words)
         return CUDA_ERROR_NOT_SUPPORTED;
     return submit_wait(stream, address, value, flags, sizeof(value));
+}
+
+static bool is_long(const CUstreamBatchMemOpParams *asked)
+{
+    return asked->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 ||
+           asked->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+}
+
+static CUresult submit_operation(CUstream stream, const CUstreamBatchMemOpParams *asked)
+{
+    const bool is_short = !is_long(asked);
+    const size_t bytes = is_short ? sizeof(uint32_t) : sizeof(uint64_t);
+    switch (asked->operation) {
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        return submit_write(stream, asked->writeValue.address,
+                            is_short ? asked->writeValue.value : asked->writeValue.value64,
+                            asked->writeValue.flags, bytes);
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        return submit_wait(stream, asked->waitValue.address,
+                           is_short ? asked->waitValue.value : asked->waitValue.value64,
+                           asked->waitValue.flags, bytes);
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations,
+                            unsigned int flags)
+{
+    STANDIN_ENTER(cuStreamBatchMemOp, CONTEXT);
+    if (count == 0 || count > BATCH_MOST || !operations || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++)
+        if (standin_settings()->has_short_words && is_long(&operations[i]))
+            return CUDA_ERROR_NOT_SUPPORTED;
+    for (unsigned i = 0; i < count; i++)
+        STANDIN_TRY(submit_operation(stream, &operations[i]));
+    return CUDA_SUCCESS;
 }
