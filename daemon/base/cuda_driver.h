@@ -27,7 +27,8 @@
     X(cuStreamGetId) \
     X(cuStreamWaitEvent) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) \
     X(cuEventElapsedTime) \
-    X(cuStreamWriteValue64) X(cuStreamWaitValue64) X(cuStreamBatchMemOp) X(cuStreamIsCapturing) X(cuStreamGetCaptureInfo_v2) \
+    X(cuStreamWriteValue64) X(cuStreamWaitValue64) X(cuStreamBatchMemOp) \
+    X(cuStreamIsCapturing) X(cuStreamGetCaptureInfo_v2) \
     X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuThreadExchangeStreamCaptureMode) \
     X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy) \
     X(cuUserObjectCreate) X(cuGraphRetainUserObject) \

@@ -2,6 +2,7 @@
 
 #include "error.h"
 #include "plan/internal.h"
+#include "plan/model.h"
 #include "plan/predict.h"
 
 #include <math.h>
@@ -297,7 +298,8 @@ blink_result_t plan_fill_blocks(const topo_t *topo, const plan_request_t *reques
         blocks && channels
             ? plan_channel_blocks(plan, blocks)
             : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to divide %u channels", plan->channel_count);
-    plan->block_GBps = request->block_GBps;
+    const bool is_narrow = request->narrow && plan->algorithm == BLINK_ALGORITHM_MULTICAST;
+    plan->block_GBps = request->block_GBps * (is_narrow ? MODEL_NARROW_SHARE : 1.0);
     for (uint32_t i = 0; result == BLINK_OK && i < plan->channel_count; i++)
         channels[i] = division_of(plan, request->bytes, i, &blocks[i]);
     uint32_t halvings = 0;

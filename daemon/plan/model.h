@@ -36,6 +36,10 @@ double model_hop_us(const topo_t *topo, const uint32_t *links, uint32_t link_cou
  */
 double model_block_GBps(uint32_t capability);
 
+/* What is left of that where a switch combines integers of 4 bytes: a block has half as many bytes of them
+ * under way as of what comes in vectors, and of 8 bytes. No GPU was measured. */
+#define MODEL_NARROW_SHARE 0.5
+
 /* The part of a link's bytes that are payload: 1 for Simple, 120/128 for LL128, 1/2 for LL. */
 double model_payload_share(blink_protocol_t protocol);
 

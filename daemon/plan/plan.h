@@ -119,6 +119,8 @@ typedef struct plan_request {
                              any number */
     bool multicast;      /* who runs the plan makes switches reduce and copy: AUTO may choose MULTICAST, which
                             is refused otherwise, named or not */
+    bool narrow;         /* by multicast elements are combined that come in no vectors: blocks move less
+                            (MODEL_NARROW_SHARE) */
     double plan_seconds; /* how long packing trees or routes may take; then the best found by then is the
                             plan, with what it lacks to its bound; 0: as long as it takes */
 } plan_request_t;

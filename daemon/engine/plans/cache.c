@@ -37,12 +37,14 @@ plan_key_t plan_key_of(const comm_op_t *op, uint32_t nodes[2])
 {
     const engine_comm_t *comm = op->comm;
     const op_signature_t *signature = &op->signature;
+    const bool switches = may_switch(op);
     plan_key_t key = {.fabric = comm->fabric,
                       .collective = remote_is_barrier(op) ? BLINK_ALLREDUCE : op->shape.collective,
                       .scales_inputs = op->remote && signature->redop == BLINK_PRE_MUL_SUM,
                       .lands_in_slots = op->remote && !op->shape.is_transfer &&
                                         op->shape.payload_bytes <= LANE_LANDS_IN_SLOTS_BYTES,
-                      .may_switch = may_switch(op),
+                      .may_switch = switches,
+                      .narrow = switches && exec_cuda_switches_narrowly(signature->datatype),
                       .algorithm = comm->algorithm,
                       .size_class = is_by_size(comm) ? plan_size_class(op->shape.payload_bytes) : 0,
                       .root = op->shape.has_root ? signature->root : PLAN_NONE,
@@ -110,7 +112,8 @@ static uint64_t add_word(uint64_t digest, uint32_t word)
     return (digest ^ word) * 0x100000001b3u;
 }
 
-/* Other hosts, whose daemons may be older, must come to the same: no key of theirs has may_switch. */
+/* Other hosts, whose daemons may be older, must come to the same: no key of theirs has may_switch or narrow.
+ */
 uint64_t plan_key_digest(const plan_key_t *key)
 {
     uint64_t digest = key->fabric->digest;
@@ -127,8 +130,9 @@ static bool key_equals(const plan_key_t *a, const plan_key_t *b)
 {
     return a->fabric == b->fabric && a->scales_inputs == b->scales_inputs &&
            a->lands_in_slots == b->lands_in_slots && a->may_switch == b->may_switch &&
-           a->collective == b->collective && a->algorithm == b->algorithm && a->root == b->root &&
-           a->peer == b->peer && a->size_class == b->size_class && a->rank_count == b->rank_count &&
+           a->narrow == b->narrow && a->collective == b->collective && a->algorithm == b->algorithm &&
+           a->root == b->root && a->peer == b->peer && a->size_class == b->size_class &&
+           a->rank_count == b->rank_count &&
            memcmp(a->nodes, b->nodes, a->rank_count * sizeof(*a->nodes)) == 0;
 }
 

@@ -104,6 +104,7 @@ static plan_request_t request_of(const cached_program_t *cached)
         return request;
     /* Host devices run it for who names it: no switch gains anything there. */
     request.multicast = is_on_gpus(cached) ? key->may_switch : key->algorithm == BLINK_ALGORITHM_MULTICAST;
+    request.narrow = key->narrow;
     return request;
 }
 

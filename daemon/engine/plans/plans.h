@@ -22,7 +22,8 @@ typedef struct plan_key {
     uint32_t rank_count;
     bool scales_inputs;  /* of several hosts: PRE_MUL_SUM takes another program, */
     bool lands_in_slots; /* and so do collectives of small payloads */
-    bool may_switch;     /* on GPUs: the plan may have switches reduce and copy */
+    bool may_switch;     /* on GPUs: the plan may have switches reduce and copy; */
+    bool narrow;         /* and what they reduce are integers of 4 bytes */
     const uint32_t *nodes;
 } plan_key_t;
 

@@ -59,6 +59,11 @@ static bool switches_combine(blink_datatype_t datatype, blink_redop_t redop, boo
     }
 }
 
+bool exec_cuda_switches_narrowly(blink_datatype_t datatype)
+{
+    return datatype == BLINK_INT32 || datatype == BLINK_UINT32;
+}
+
 bool exec_cuda_may_switch(const exec_cuda_t *exec, const uint32_t *nodes, uint32_t count,
                           blink_datatype_t datatype, blink_redop_t redop, bool exactly)
 {

@@ -62,6 +62,10 @@ void exec_cuda_limit_plan(const exec_cuda_t *exec, const uint32_t *nodes, uint32
 bool exec_cuda_may_switch(const exec_cuda_t *exec, const uint32_t *nodes, uint32_t count,
                           blink_datatype_t datatype, blink_redop_t redop, bool exactly);
 
+/* Whether they combine elements of this type one by one, of which few are under way: plan_request_t.narrow.
+ */
+bool exec_cuda_switches_narrowly(blink_datatype_t datatype);
+
 /* A worker has started: runs go to it from now on. Takes the channel over, also on failure. Errors: PROTOCOL,
  * SYSTEM, NO_MEMORY. */
 blink_result_t exec_cuda_attach(exec_cuda_t *exec, const gpu_channel_t *channel);

@@ -164,6 +164,36 @@ static void test_it_is_chosen_where_it_is_allowed_and_faster(void **state)
     topo_destroy(topo);
 }
 
+/* Integers of 4 bytes take more blocks to be as fast, and are slower where there are no more. */
+static void test_blocks_move_less_of_what_comes_in_no_vectors(void **state)
+{
+    topo_t *topo = load("dgx_h100");
+    plan_request_t request = ask(topo, 8);
+    (void)state;
+    request.block_GBps = model_block_GBps(90);
+    plan_t *wide = make_for(topo, &request);
+    request.blocks_most = 2 * wide->channel_count; /* two of a channel */
+    plan_t *wide_limited = make_for(topo, &request);
+    request.narrow = true;
+    plan_t *narrow_limited = make_for(topo, &request);
+    request.blocks_most = 0;
+    plan_t *narrow = make_for(topo, &request);
+    assert_true(narrow->channel_count > wide->channel_count);
+    assert_close(narrow->block_GBps, request.block_GBps / 2);
+    assert_close(narrow->rate_GBps, wide->rate_GBps);
+    assert_close(wide_limited->rate_GBps, wide->rate_GBps);
+    assert_true(narrow_limited->rate_GBps < 0.9 * wide->rate_GBps);
+    request.algorithm = BLINK_ALGORITHM_ONE_HOP; /* others copy and reduce them as all else */
+    plan_t *other = make_for(topo, &request);
+    assert_close(other->block_GBps, request.block_GBps);
+    plan_destroy(other);
+    plan_destroy(wide);
+    plan_destroy(narrow);
+    plan_destroy(wide_limited);
+    plan_destroy(narrow_limited);
+    topo_destroy(topo);
+}
+
 /* ---- who may have one ---- */
 
 static void assert_refused(const topo_t *topo, const plan_request_t *request, const char *text)
@@ -540,6 +570,7 @@ int main(void)
         cmocka_unit_test(test_switches_share_by_what_they_carry),
         cmocka_unit_test(test_the_prediction_is_nccls_part_of_the_rate),
         cmocka_unit_test(test_it_is_chosen_where_it_is_allowed_and_faster),
+        cmocka_unit_test(test_blocks_move_less_of_what_comes_in_no_vectors),
         cmocka_unit_test(test_who_cannot_have_one_is_told_why),
         cmocka_unit_test(test_it_is_the_same_when_read),
         cmocka_unit_test(test_what_is_no_star_by_a_switch_is_refused),
