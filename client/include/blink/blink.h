@@ -765,9 +765,9 @@ blink_result_t blink_group_end(blink_op_t **op);
  * group are of this kind, or none is; blink_group_end() takes NULL for `op` then.
  *
  * Memory. GPU memory is read and written in place if it can be exported: what cuMemCreate() made with
- * CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, what comes from a memory pool with that type (after
- * blink_mem_promise_release()), and, if the daemon's configuration allows it, what cudaMalloc() gave: see
- * blink_mem_release() for how it is freed. So is registered memory of the host
+ * CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, what comes from a memory pool with that type (in allocations of 4
+ * GiB at most, after blink_mem_promise_release()), and, if the daemon's configuration allows it, what
+ * cudaMalloc() gave: see blink_mem_release() for how it is freed. So is registered memory of the host
  * (blink_mem_alloc()) that was registered while a CUDA driver was loaded, if the GPUs reach it. Anything else
  * is copied through staging memory on the stream.
  *
