@@ -449,6 +449,41 @@ static void test_replays_run_stored_ops_until_the_graph_is_destroyed(void **stat
     end(&scene);
 }
 
+static bool has_come(scene_t *scene, uint32_t op)
+{
+    window_t *windows = atomic_load(&scene->daemon->fake.windows);
+    return atomic_load(&windows[fake_seen(&scene->daemon->fake, op)->window].graph.requested) == 1;
+}
+
+/* The daemon may wait for both before it runs either. */
+static void test_a_group_of_two_communicators_comes_before_it_waits(void **state)
+{
+    (void)state;
+    scene_t scene = begin();
+    scene_t other = scene;
+    CUgraph graph;
+    CUgraphExec executable;
+    other.comm = join(scene.daemon->context, 1, 0);
+    CU(cuStreamBeginCapture, scene.streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL);
+    BLINK(blink_group_start());
+    reduce_on(&scene, 0, 0);
+    reduce_on(&other, 0, 0);
+    BLINK(blink_group_end(NULL));
+    CU(cuStreamEndCapture, scene.streams[0], &graph);
+    CU(cuGraphInstantiateWithFlags, &executable, graph, 0);
+    CU(cuGraphDestroy, graph);
+    atomic_store(&scene.daemon->hold, true);
+    CU(cuGraphLaunch, executable, scene.streams[0]);
+    while (!has_come(&scene, 0) || !has_come(&scene, 1))
+        nap();
+    assert_false(is_idle(&scene, 0));
+    atomic_store(&scene.daemon->hold, false);
+    CU(cuStreamSynchronize, scene.streams[0]);
+    assert_int_equal(atomic_load(&scene.daemon->runs), 2);
+    CU(cuGraphExecDestroy, executable);
+    end(&scene);
+}
+
 static void test_ranks_gather_for_graphs_at_the_same_home(void **state)
 {
     (void)state;
@@ -663,6 +698,7 @@ int main(void)
         cmocka_unit_test(test_staged_ops_of_a_group_take_turns),
         cmocka_unit_test(test_a_staged_op_that_fails_lets_the_stream_go_on),
         cmocka_unit_test(test_replays_run_stored_ops_until_the_graph_is_destroyed),
+        cmocka_unit_test(test_a_group_of_two_communicators_comes_before_it_waits),
         cmocka_unit_test(test_ranks_gather_for_graphs_at_the_same_home),
         cmocka_unit_test(test_what_a_graph_cannot_hold_is_refused),
         cmocka_unit_test(test_an_op_that_cannot_be_stored_leaves_the_capture_as_it_was),
