@@ -82,6 +82,9 @@ class ApiTest(IntegrationTest):
     def test_time_outs_change_while_ops_wait(self):
         self.play("set-timeout", ranks=2)
 
+    def test_a_time_out_of_a_transfer_names_the_end_that_did_not_come(self):
+        self.play("unmatched-transfers", ranks=2)
+
     def test_polling(self):
         self.play("poll", ranks=2)
 

@@ -175,12 +175,16 @@ static bool op_awaits_streams(const comm_op_t *op)
 static void op_time_out(comm_op_t *op)
 {
     engine_comm_t *comm = op->comm;
-    char missing[BLINK_ERROR_TEXT_BYTES / 3], text[BLINK_ERROR_TEXT_BYTES];
+    char missing[BLINK_ERROR_TEXT_BYTES / 3], text[BLINK_ERROR_TEXT_BYTES], unmatched[OP_UNMATCHED_BYTES];
     const char *why = "the copies of staged memory did not come", *advice = "";
     if (op->state == OP_PLANNING) {
         const char *host = plan_awaited_from(op);
         why = host ? "no plan came from " : "no plan was made";
         snprintf(missing, sizeof(missing), "%s", host ? host : "");
+    } else if (op->shape.is_transfer && op->submitted_count < op->entry_count) {
+        why = op_signature_tell_unmatched(op->signature.root, op->signature.peer, !op->entries[0].batch,
+                                          unmatched);
+        missing[0] = '\0';
     } else if (op->submitted_count < op->entry_count) {
         why = "no submission from rank ";
         name_ranks(op, is_not_submitted, missing, sizeof(missing));

@@ -4,6 +4,8 @@
 #include "error.h"
 #include "names.h"
 
+#include <stdio.h>
+
 bool op_signature_equals(const op_signature_t *a, const op_signature_t *b)
 {
     return a->opcode == b->opcode && a->count == b->count && a->datatype == b->datatype &&
@@ -28,4 +30,16 @@ blink_result_t op_signature_fail(const char *first_rank, const op_signature_t *f
                           blink_name_redop(first->redop), second_rank, blink_name_redop(second->redop));
     return BLINK_FAIL(BLINK_ERR_MISMATCH, "%s gave root %u, %s gave root %u", first_rank, first->root,
                       second_rank, second->root);
+}
+
+const char *op_signature_tell_unmatched(uint32_t source, uint32_t destination, bool lacks_source,
+                                        char text[OP_UNMATCHED_BYTES])
+{
+    if (lacks_source)
+        snprintf(text, OP_UNMATCHED_BYTES, "rank %u receives from rank %u, and no send came from rank %u",
+                 destination, source, source);
+    else
+        snprintf(text, OP_UNMATCHED_BYTES, "rank %u sends to rank %u, and no receive came from rank %u",
+                 source, destination, destination);
+    return text;
 }

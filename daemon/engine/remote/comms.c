@@ -363,11 +363,16 @@ bool remote_sweep(remote_comm_t *remote)
 static void time_out(const remote_comm_t *remote, const kept_t *kept)
 {
     const engine_comm_t *comm = remote->comm;
-    char host[BLINK_ERROR_TEXT_BYTES / 4], text[BLINK_ERROR_TEXT_BYTES];
+    const op_name_t *op = &kept->begin.op;
+    bool is_transfer = op->root != OP_NAME_NONE;
+    char host[BLINK_ERROR_TEXT_BYTES / 4], unmatched[OP_UNMATCHED_BYTES], text[BLINK_ERROR_TEXT_BYTES];
     remote_name_host(remote, remote->own_host, host, sizeof(host));
-    snprintf(text, sizeof(text), "%s %lu of %s: no submission from %s within %g s",
-             collective_op_name(kept->begin.opcode), (unsigned long)kept->begin.op.number + 1, comm->title,
-             host, (double)comm->op_timeout_us / 1e6);
+    snprintf(text, sizeof(text), "%s %lu of %s: %s%s within %g s", collective_op_name(kept->begin.opcode),
+             (unsigned long)op->number + 1, comm->title, is_transfer ? "" : "no submission from ",
+             is_transfer
+                 ? op_signature_tell_unmatched(op->root, op->peer, kept->begin.rank == op->peer, unmatched)
+                 : host,
+             (double)comm->op_timeout_us / 1e6);
     remote_end(remote, BLINK_ERR_TIMEOUT, text);
 }
 

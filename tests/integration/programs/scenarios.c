@@ -507,6 +507,31 @@ static void play_set_timeout(const player_t *p)
     must_fail(p, blink_comm_set_timeout(NULL, 1), BLINK_ERR_INVALID_ARGUMENT, "comm is NULL", "NULL");
 }
 
+/* Rank 1 comes to no transfer: it is the one that is named, whichever end is missing. */
+static void play_unmatched_transfers(const player_t *p)
+{
+    static const char *const said[] = {
+        "rank 0 sends to rank 1, and no receive came from rank 1 within 0.02 s",
+        "rank 0 receives from rank 1, and no send came from rank 1 within 0.02 s"};
+    blink_comm_t *comms[2];
+    blink_op_t *op;
+    int32_t *buffer = memory(p, 1);
+    for (int i = 0; i < 2; i++)
+        must(p, blink_comm_duplicate(p->comm, &comms[i]), "duplicate");
+    for (int i = 0; i < 2 && p->rank == 0; i++) {
+        must(p, blink_comm_set_timeout(comms[i], 20), "shorter");
+        must(p,
+             i == 0 ? blink_send(buffer, 1, BLINK_INT32, 1, comms[i], &op)
+                    : blink_recv(buffer, 1, BLINK_INT32, 1, comms[i], &op),
+             "transfer");
+        must_fail(p, blink_wait(op), BLINK_ERR_TIMEOUT, said[i], "transfer");
+    }
+    must(p, blink_barrier(p->comm, &op), "barrier");
+    must_wait(p, op, "barrier");
+    for (int i = 0; i < 2; i++)
+        must(p, blink_comm_destroy(comms[i]), "destroy");
+}
+
 static void play_versions(const player_t *p)
 {
     static const uint32_t element_bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1, 0};
@@ -553,6 +578,7 @@ static const scenario_t scenarios[] = {
     {"wait-all", play_wait_all, true},
     {"versions", play_versions, false},
     {"set-timeout", play_set_timeout, false},
+    {"unmatched-transfers", play_unmatched_transfers, true},
 };
 
 const scenario_t *scenario_find(const char *name)
