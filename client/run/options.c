@@ -6,12 +6,16 @@
 #include "tools/arguments.h"
 
 #include <argp.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-enum { KEY_HOSTS = 256, KEY_SSH, KEY_NO_PREFIX, KEY_KEEP_GOING, KEY_NODE };
+enum { KEY_HOSTS = 256, KEY_SSH, KEY_NO_PREFIX, KEY_KEEP_GOING, KEY_NAME, KEY_NODE };
+
+/* Of a job's name, and for sscanf(). */
+#define NAME_LETTERS "-A-Za-z0-9._"
 
 #define SSH_DEFAULT "ssh -T -o BatchMode=yes"
 
@@ -46,6 +50,9 @@ static const struct argp_option option_list[] = {
      0},
     {"no-prefix", KEY_NO_PREFIX, NULL, 0, "Do not put the rank's number before each line", 0},
     {"keep-going", KEY_KEEP_GOING, NULL, 0, "When a rank fails, let the others go on", 0},
+    {"name", KEY_NAME, "NAME", 0,
+     "The job's name in blinkctl top and clients, before a random number of its own (default: the program's)",
+     0},
     {"node", KEY_NODE, "FIRST:COUNT:JOB:RENDEZVOUS", OPTION_HIDDEN, NULL, 0},
     {0},
 };
@@ -54,21 +61,47 @@ static const struct argp_option option_list[] = {
 static void take_node(struct argp_state *state, run_options_t *options, char *text)
 {
     int used = 0;
-    if (sscanf(text, "%u:%u:%32[0-9a-f]:%n", &options->first_rank, &options->local_count, options->job,
-               &used) < 3 ||
+    if (sscanf(text, "%u:%u:%63[" NAME_LETTERS "]:%n", &options->first_rank, &options->local_count,
+               options->job, &used) < 3 ||
         used == 0 || !text[used])
         argp_error(state, "--node %s: it is blinkrun's own", text);
     options->is_node = true;
     options->rendezvous = text + used;
 }
 
-static void make_job(struct argp_state *state, char job[RUN_JOB_BYTES])
+static bool is_name_letter(char letter)
 {
-    uint8_t bytes[(RUN_JOB_BYTES - 1) / 2];
+    return isalnum((unsigned char)letter) || letter == '.' || letter == '_' || letter == '-';
+}
+
+static void take_name(struct argp_state *state, run_options_t *options, const char *name)
+{
+    size_t length = 0;
+    while (is_name_letter(name[length]))
+        length++;
+    if (length == 0 || name[length] || length >= RUN_NAME_BYTES)
+        argp_error(state, "--name \"%s\": 1 to %d letters, digits, dots, dashes and underscores", name,
+                   RUN_NAME_BYTES - 1);
+    strcpy(options->name, name);
+}
+
+/* The end of the program's path, cut, and with other letters replaced. */
+static void name_by_program(run_options_t *options)
+{
+    const char *slash = strrchr(options->program[0], '/'), *name = slash ? slash + 1 : options->program[0];
+    snprintf(options->name, sizeof(options->name), "%s", *name ? name : "job");
+    for (char *at = options->name; *at; at++)
+        *at = is_name_letter(*at) ? *at : '_';
+}
+
+static void make_job(struct argp_state *state, run_options_t *options)
+{
+    uint8_t bytes[RUN_RANDOM_BYTES];
     if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
         argp_failure(state, RUN_EXIT_FAILED, 0, "no random numbers");
+    char *end = options->job + sprintf(options->job, "%s-", options->name);
     for (size_t i = 0; i < sizeof(bytes); i++)
-        snprintf(job + 2 * i, 3, "%02x", bytes[i]);
+        end += sprintf(end, "%02x", bytes[i]);
 }
 
 /* The name by which the ranks find the daemon of rank 0, without who is to log in there. */
@@ -93,7 +126,9 @@ static void finish(struct argp_state *state, run_options_t *options)
                    options->first_rank + options->local_count - 1, options->rank_count);
     if (options->is_node)
         return;
-    make_job(state, options->job);
+    if (!*options->name)
+        name_by_program(options);
+    make_job(state, options);
     options->local_count = options->rank_count;
     options->rendezvous = options->host_count > 1 ? rendezvous_at(options->hosts[0]) : "localhost";
 }
@@ -116,6 +151,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_KEEP_GOING:
         options->keeps_going = true;
+        return 0;
+    case KEY_NAME:
+        take_name(state, options, argument);
         return 0;
     case KEY_NODE:
         take_node(state, options, argument);

@@ -13,8 +13,11 @@
 /* Exit statuses of its own; others are those of ranks. */
 enum { RUN_EXIT_FAILED = 1, RUN_EXIT_USAGE = 2, RUN_EXIT_SIGNAL = 128 };
 
-/* Of a random number as text, with its NUL. */
-#define RUN_JOB_BYTES 33
+/* Of a job's name as the user gives it, and of the whole name: that, a dash and a random number, as long as
+ * the daemon shows it. */
+#define RUN_NAME_BYTES   31
+#define RUN_RANDOM_BYTES 8
+#define RUN_JOB_BYTES    64
 
 typedef struct run_options {
     uint32_t rank_count; /* of the job */
@@ -30,6 +33,7 @@ typedef struct run_options {
     bool is_node;
     uint32_t first_rank, local_count;
     const char *rendezvous;
+    char name[RUN_NAME_BYTES]; /* "": the program's */
     char job[RUN_JOB_BYTES];
 } run_options_t;
 

@@ -13,7 +13,7 @@
 static blink_result_t start_rank(const run_options_t *options, uint32_t local_rank, child_t *child)
 {
     uint32_t rank = options->first_rank + local_rank;
-    char number[32], size[32], local[32], rendezvous[320], job[64];
+    char number[32], size[32], local[32], rendezvous[320], job[RUN_JOB_BYTES + 16];
     char *environment[] = {number, size, local, rendezvous, job, NULL};
     snprintf(number, sizeof(number), "BLINK_RANK=%u", rank);
     snprintf(size, sizeof(size), "BLINK_SIZE=%u", options->rank_count);

@@ -1,6 +1,7 @@
 """blinkrun: what it starts, what it passes on, and that nothing is left when it has ended."""
 import json
 import os
+import re
 import signal
 import sys
 
@@ -100,6 +101,20 @@ class Here(RunTest):
         self.assertEqual(sorted(run.stdout().splitlines()), ["[0] True", "[1] True"])
         self.assertEqual(sorted(run.stderr().splitlines()), ["[0] no", "[1] no"])
 
+    def test_jobs_are_named_by_the_user_or_the_program(self):
+        program = "import os; print(os.environ['BLINK_JOB'])"
+        own = re.sub(r"[^\w.-]", "_", os.path.basename(sys.executable))[:30]
+        jobs = set()
+        for words, name in [([], own), ([], own), (["--name", "train-7"], "train-7"),
+                            (["--name", 30 * "a"], 30 * "a"),
+                            (["--name", "far", "--hosts", "a,b", "--ssh", self.fake_ssh()], "far")]:
+            run = self.start_python(2, program, "--no-prefix", *words)
+            self.assertEqual(run.wait(), 0, run.describe())
+            [job] = set(run.stdout().split())
+            self.assertRegex(job, rf"^{re.escape(name)}-[0-9a-f]{{16}}$")
+            jobs.add(job)
+        self.assertEqual(len(jobs), 5)
+
     def test_options_of_the_program_are_its_own(self):
         run = self.start_run("-n", 1, "--no-prefix", "echo", "-n", "--hosts", "-x")
         self.assertEqual((run.wait(), run.stdout()), (0, "--hosts -x\n"))
@@ -109,6 +124,9 @@ class Here(RunTest):
                                 (["-n", "0", "true"], "-n 0: a number from 1 to 4096"),
                                 (["-n", "2", "--hosts", "a,b,c", "true"], "3 hosts for 2 ranks"),
                                 (["-n", "2", "--hosts", ",", "true"], "no host is named"),
+                                (["-n", "2", "--name", "a b", "true"], '--name "a b": 1 to 30 letters'),
+                                (["-n", "2", "--name", "", "true"], "1 to 30 letters"),
+                                (["-n", "2", "--name", 31 * "a", "true"], "1 to 30 letters"),
                                 (["-n", "2", "--hosts", "a,-b", "true"], "\"-b\" is no host"),
                                 (["-n", "2", "--hosts", "a,a", "true"], "a is named twice"),
                                 (["-n", "2", "--hosts", "a[1-x]", "true"], "a[1-x]\": brackets have numbers"),
