@@ -47,6 +47,9 @@ static const name_entry_t redops[] = {{"sum", BLINK_SUM, 0},           {"prod", 
 static const name_entry_t collectives[] = {COLLECTIVES(COLLECTIVE_NAME)};
 static const name_entry_t algorithms[] = {{"auto", BLINK_ALGORITHM_AUTO, 0},
                                           {"trees", BLINK_ALGORITHM_TREES, 0},
+                                          /* as plans of them are called in print */
+                                          {"packed-trees", BLINK_ALGORITHM_TREES, 0},
+                                          {"packed-routes", BLINK_ALGORITHM_TREES, 0},
                                           {"ring", BLINK_ALGORITHM_RING, 0},
                                           {"double-binary-tree", BLINK_ALGORITHM_DOUBLE_BINARY_TREE, 0},
                                           {"blink", BLINK_ALGORITHM_BLINK, 0},

@@ -20,6 +20,7 @@
 #include "topo/rates.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +51,9 @@ static error_t parse_explain(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (options->request.algorithms[0] != BLINK_ALGORITHM_AUTO)
-            argp_error(state, "--algorithm: explain compares them all");
+            argp_error(state,
+                       "--algorithm: explain compares all algorithms; blinkctl plan --algorithm plans by "
+                       "the one that is named");
         if (options->comm > 0 && options->request.topology)
             argp_error(state, "--comm asks the daemon, and --topology names a topology: not both");
         return 0;
@@ -166,13 +169,32 @@ static const plan_candidate_t *runner_up(const plan_choice_t *choice)
 
 /* ---- for people ---- */
 
+/* Where other candidates count as equal to the chosen one, which may not be the one with the least time. */
+static void print_tie(const plan_choice_t *choice)
+{
+    const plan_candidate_t *best = &choice->candidates[0];
+    double least_us = best->predicted_us;
+    uint32_t equals = 0;
+    for (uint32_t i = 1; i < choice->count && choice->candidates[i].result == BLINK_OK; i++)
+        least_us = fmin(least_us, choice->candidates[i].predicted_us);
+    for (uint32_t i = 1; i < choice->count && choice->candidates[i].result == BLINK_OK; i++)
+        equals += choice->candidates[i].predicted_us <= least_us * (1.0 + PLAN_CHOOSE_TIE);
+    if (equals > 0)
+        printf(
+            "predictions within %g %% of the least count as equal: of these, %s, %s comes first in a fixed "
+            "order\n",
+            100 * PLAN_CHOOSE_TIE, blink_name_algorithm(best->algorithm),
+            blink_name_protocol(best->protocol));
+}
+
 static void print_choice(const explanation_t *e)
 {
     char bytes[HUMAN_BYTES], total[HUMAN_BYTES], latency[HUMAN_BYTES], other[HUMAN_BYTES];
     const plan_candidate_t *best = &e->choice.candidates[0], *second = runner_up(&e->choice);
-    printf("%s of %s on %s, %u ranks: %s, %s\n", blink_name_collective(e->request->collective),
+    printf("%s of %s on %s, %u rank%s: %s, %s\n", blink_name_collective(e->request->collective),
            human_bytes(e->request->bytes, bytes), e->topo->name, e->request->rank_count,
-           blink_name_algorithm(best->algorithm), blink_name_protocol(best->protocol));
+           human_plural(e->request->rank_count), blink_name_algorithm(best->algorithm),
+           blink_name_protocol(best->protocol));
     printf("predicted %s us: launch and hops %s us, the rest moving bytes",
            human_number(best->predicted_us, total), human_number(best->latency_us, latency));
     if (second)
@@ -180,6 +202,7 @@ static void print_choice(const explanation_t *e)
                blink_name_protocol(second->protocol), human_number(second->predicted_us, other),
                second->predicted_us / best->predicted_us);
     putchar('\n');
+    print_tie(&e->choice);
 }
 
 static bool uses_nvlink(const explanation_t *e)
@@ -198,14 +221,15 @@ static void print_peers(const explanation_t *e)
     char text[HUMAN_BYTES];
     const plan_candidate_t *best = &e->choice.candidates[0], *unlimited = &e->choice.unlimited;
     if (e->peers > 0)
-        printf("hosts exchange data with %u others at most\n", e->peers);
+        printf("hosts exchange data with %u other%s at most\n", e->peers, human_plural(e->peers));
     if (unlimited->result == BLINK_OK && unlimited->contender != best->contender)
-        printf("without the limit of %u peers: %s, %s, with %u peers, %s us (x %.2f), rate %.3f GB/s, "
+        printf("without the limit of %u peer%s: %s, %s, with %u peers, %s us (x %.2f), rate %.3f GB/s, "
                "depth %u instead of %u\n",
-               e->request->peers_most, blink_name_algorithm(unlimited->algorithm),
-               blink_name_protocol(unlimited->protocol), e->choice.contenders[unlimited->contender].peers,
-               human_number(unlimited->predicted_us, text), unlimited->predicted_us / best->predicted_us,
-               unlimited->rate_GBps, unlimited->depth, best->depth);
+               e->request->peers_most, human_plural(e->request->peers_most),
+               blink_name_algorithm(unlimited->algorithm), blink_name_protocol(unlimited->protocol),
+               e->choice.contenders[unlimited->contender].peers, human_number(unlimited->predicted_us, text),
+               unlimited->predicted_us / best->predicted_us, unlimited->rate_GBps, unlimited->depth,
+               best->depth);
 }
 
 /* Only where it makes a difference. */
@@ -228,8 +252,9 @@ static void print_plan(const explanation_t *e)
         printf("plan %s\n", plan_digest_text(digest, bytes));
     printf("rate %.3f GB/s, proven bound %.3f GB/s (%.1f%%)\n", plan->rate_GBps, plan->bound_GBps,
            percent_of_bound(plan));
-    printf("%" PRIu64 " trees or routes in %" PRIu64 " channels, depth %u, chunks of %s\n",
-           plan_tree_count(plan), e->choice.candidates[0].channel_count, e->choice.candidates[0].depth,
+    printf("%s %" PRIu64 ", channels %" PRIu64 ", depth %u, chunks of %s\n",
+           collective_routes(plan->collective) ? "routes" : "trees", plan_tree_count(plan),
+           e->choice.candidates[0].channel_count, e->choice.candidates[0].depth,
            human_bytes(e->choice.candidates[0].chunk_bytes, bytes));
     if (has_ideal(e))
         printf("bus bandwidth %.3f GB/s, %.1f%% of the ideal %.3f GB/s\n", plan_busbw_GBps(e),
@@ -298,10 +323,10 @@ static void print_nccl(const explanation_t *e)
     char total[HUMAN_BYTES];
     if (e->has_nccl)
         printf(
-            "NCCL by its own cost model: %s, %s, %s us, %.1f GB/s of payload, in %u channels of %.1f GB/s\n",
+            "NCCL by its own cost model: %s, %s, %s us, %.1f GB/s of payload, in %u channel%s of %.1f GB/s\n",
             blink_name_algorithm(e->nccl.algorithm), blink_name_protocol(e->nccl.protocol),
             human_number(e->nccl.time_us, total), e->nccl.GBps, e->nccl_graph.channel_count,
-            e->nccl_graph.channel_GBps);
+            human_plural(e->nccl_graph.channel_count), e->nccl_graph.channel_GBps);
 }
 
 static blink_result_t print_text(const explanation_t *e)

@@ -73,9 +73,9 @@ static blink_result_t print_text(const Blinkwire__Comm *comm, const Blinkwire__Q
                                           "predicted us", "measured us", "least us"};
     char digest[PLAN_DIGEST_BYTES];
     char direct[HUMAN_BYTES], staged[HUMAN_BYTES], least[HUMAN_BYTES], most[HUMAN_BYTES];
-    printf("communicator %u%s%s%s: %u ranks, %s, asked for algorithm %s\n", comm->comm,
-           *comm->name ? " (" : "", comm->name, *comm->name ? ")" : "", comm->rank_count, comm->state,
-           comm->algorithm);
+    printf("communicator %u%s%s%s: %u rank%s, %s, asked for algorithm %s\n", comm->comm,
+           *comm->name ? " (" : "", comm->name, *comm->name ? ")" : "", comm->rank_count,
+           human_plural(comm->rank_count), comm->state, comm->algorithm);
     printf("memory: %s (%s in place, %s staged)\n", how_memory_is_reached(comm),
            human_bytes(comm->direct_bytes, direct), human_bytes(comm->staged_bytes, staged));
     explain_traffic_print(links, comm->comm);

@@ -54,6 +54,9 @@ static error_t parse_common(int key, char *argument, struct argp_state *state)
     case 'H':
         options->host = argument;
         return 0;
+    case ARGP_KEY_ARG: /* which the command itself does not take */
+        argp_error(state, "\"%s\": there are only options here, no arguments", argument);
+        return 0;
     case ARGP_KEY_END:
         if (options->host && !options->asks)
             argp_error(state, "--host %s: nothing here asks a daemon", options->host);
@@ -205,6 +208,8 @@ static error_t parse_main(int key, char *argument, struct argp_state *state)
         state->child_inputs[0] = &invocation->options;
         return 0;
     case ARGP_KEY_ARG:
+        if (strcmp(argument, "help") == 0)
+            argp_state_help(state, stdout, ARGP_HELP_STD_HELP); /* and exits */
         invocation->command = find_command(argument);
         if (!invocation->command)
             refuse_command(state, argument);

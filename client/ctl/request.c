@@ -2,6 +2,8 @@
 #include "request.h"
 
 #include "base/value.h"
+#include "collective.h"
+#include "names.h"
 #include "plan/baseline/nccl/nccl_model.h"
 #include "plan/model.h"
 #include "tools/arguments.h"
@@ -74,6 +76,17 @@ static void take_algorithms(struct argp_state *state, request_t *request, const 
     }
 }
 
+static void check_request(struct argp_state *state, const request_t *request)
+{
+    const char *name = blink_name_collective(request->collective);
+    if (request->topology && request->common->host)
+        argp_error(state, "--host asks a daemon for its topology, and --topology names another: not both");
+    if (request->root && !collective_has_root(request->collective))
+        argp_error(state, "--root %s: %s has no root; --collective names another", request->root, name);
+    if (request->peer && request->collective != BLINK_SENDRECV)
+        argp_error(state, "--peer %s: %s has no peer, only sendrecv has", request->peer, name);
+}
+
 static error_t parse_request(int key, char *argument, struct argp_state *state)
 {
     request_t *request = state->input;
@@ -115,9 +128,7 @@ static error_t parse_request(int key, char *argument, struct argp_state *state)
         request->peers_most = (uint32_t)argument_number(state, "--peers-most", argument, 0, UINT32_MAX - 1);
         return 0;
     case ARGP_KEY_END:
-        if (request->topology && request->common->host)
-            argp_error(state,
-                       "--host asks a daemon for its topology, and --topology names another: not both");
+        check_request(state, request);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

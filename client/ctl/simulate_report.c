@@ -97,9 +97,9 @@ static blink_result_t print_links(const simulation_t *simulation)
 
 blink_result_t simulate_print_table(const simulation_t *simulation)
 {
-    printf("%s on %s, %u ranks; bandwidths in GB/s\n\n",
+    printf("%s on %s, %u rank%s; bandwidths in GB/s\n\n",
            blink_name_collective(simulation->request->collective), simulation->topo->name,
-           simulation->request->rank_count);
+           simulation->request->rank_count, human_plural(simulation->request->rank_count));
     BLINK_TRY(print_points(simulation));
     printf("\nBusy share of each link at %llu bytes:\n\n",
            (unsigned long long)simulation_at(simulation, 0, simulation->size_count - 1)->bytes);

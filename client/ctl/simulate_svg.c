@@ -145,7 +145,8 @@ void simulate_draw(const simulation_t *simulation, FILE *out)
             "<text x=\"%d\" y=\"20\" font-size=\"14\">%s on ",
             WIDTH, HEIGHT, WIDTH, HEIGHT, LEFT, blink_name_collective(simulation->request->collective));
     topo_text_xml(&(topo_text_t){.file = out}, simulation->topo->name);
-    fprintf(out, ", %u ranks, simulated</text>\n", simulation->request->rank_count);
+    fprintf(out, ", %u rank%s, simulated</text>\n", simulation->request->rank_count,
+            human_plural(simulation->request->rank_count));
     for (size_t i = 0; i < sizeof(panels) / sizeof(panels[0]); i++) {
         scale_panel(simulation, &panels[i]);
         draw_axis(simulation, &panels[i], out);

@@ -46,6 +46,7 @@ static error_t parse_topology(int key, char *argument, struct argp_state *state)
     case KEY_COMM:
         options->comm = argument_comm(state, "--comm", argument);
         return 0;
+    case 't':
     case ARGP_KEY_ARG:
         if (options->what)
             argp_error(state, "one topology, not \"%s\" and \"%s\"", options->what, argument);
@@ -75,6 +76,7 @@ static blink_result_t find_topology(const topology_options_t *options, topo_t **
 blink_result_t ctl_topology(int argc, char **argv, ctl_options_t *common)
 {
     static const struct argp_option own[] = {
+        {"topology", 't', "NAME|FILE", 0, "The one named, as plan takes it; also without --topology", 0},
         {"format", 'f', "FORMAT", 0, "table (default), json, dot (Graphviz) or svg", 0},
         {"comm", KEY_COMM, "N", 0,
          "The one in which live communicator N has its plans: of all its hosts, joined", 0},

@@ -4,12 +4,26 @@
 #include "base/value.h"
 #include "names.h"
 
+#include <float.h>
 #include <string.h>
 
 #define SECONDS_MOST 1e6
 
 /* Of the words that are right, in a sentence. */
 #define WORDS_BYTES 256
+
+char *argument_next_word(struct argp_state *state, bool (*fits)(const char *word))
+{
+    if (state->next >= state->argc || !fits(state->argv[state->next]))
+        return NULL;
+    return state->argv[state->next++];
+}
+
+bool argument_is_positive(const char *word)
+{
+    double number;
+    return value_parse_positive(word, DBL_MAX, &number);
+}
 
 uint64_t argument_number(struct argp_state *state, const char *option, const char *text, uint64_t least,
                          uint64_t most)

@@ -9,6 +9,7 @@
 #include "blink/types.h"
 
 #include <argp.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* What an option that takes one of them lists. */
@@ -17,6 +18,13 @@
 #define ARGUMENT_ALGORITHMS                                                                                  \
     "auto, trees, shallow-trees, ring, double-binary-tree, blink, one-hop, binomial, recursive-doubling or " \
     "multicast"
+
+/** The next word of the command line, if it fits, for an option that need not have an argument: "--pace 0.1"
+ * is then as "--pace=0.1". It is taken; NULL: it is not there, or does not fit. */
+char *argument_next_word(struct argp_state *state, bool (*fits)(const char *word));
+
+/** Whether a word is a number above 0. */
+bool argument_is_positive(const char *word);
 
 /** A number from `least` to `most`. */
 uint64_t argument_number(struct argp_state *state, const char *option, const char *text, uint64_t least,

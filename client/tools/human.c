@@ -54,6 +54,11 @@ const char *human_size(uint64_t bytes, char text[HUMAN_BYTES])
     return text;
 }
 
+const char *human_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 const char *human_duration(double seconds, char text[HUMAN_BYTES])
 {
     unsigned long whole = seconds > 0 ? (unsigned long)seconds : 0;

@@ -22,6 +22,9 @@ const char *human_bytes(uint64_t bytes, char text[HUMAN_BYTES]);
  * Returns `text`. */
 const char *human_size(uint64_t bytes, char text[HUMAN_BYTES]);
 
+/** What a noun has behind it after a number: "" for one, else "s". */
+const char *human_plural(uint64_t count);
+
 /** Seconds as days, hours, minutes: "1d 2h 3m", "4m 5s", "6.7 s". Returns `text`. */
 const char *human_duration(double seconds, char text[HUMAN_BYTES]);
 

@@ -3,6 +3,7 @@
 #include "base/near.h"
 #include "error.h"
 #include "names.h"
+#include "tools/human.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -293,9 +294,10 @@ void trace_note_lacks(const char *program, const char *path, const trace_t *trac
     if (trace->is_cut)
         fprintf(stderr, "%s: %s has no end: it was cut, and is taken up to there\n", program, path);
     if (trace->missed_count > 0)
-        fprintf(stderr, "%s: %s lacks %lu ops, which ended unseen\n", program, path,
-                (unsigned long)trace->missed_count);
+        fprintf(stderr, "%s: %s lacks %lu op%s that ended unseen\n", program, path,
+                (unsigned long)trace->missed_count, human_plural(trace->missed_count));
     if (trace->failed_count > 0)
-        fprintf(stderr, "%s: %lu ops of %s failed and are left out\n", program,
-                (unsigned long)trace->failed_count, path);
+        fprintf(stderr, "%s: %lu op%s of %s failed and %s left out\n", program,
+                (unsigned long)trace->failed_count, human_plural(trace->failed_count), path,
+                trace->failed_count == 1 ? "is" : "are");
 }

@@ -12,10 +12,6 @@
 
 #define CROSSOVER_PRECISION 64u
 
-/* Predictions this near to the least are as good as it: the model is no better. Of them the earliest in the
- * contest is taken. */
-#define TIE 1e-2
-
 /* One hop comes first for it has the fewest channels; Simple, for its links carry nothing but payload. */
 static const struct {
     blink_algorithm_t algorithm;
@@ -174,7 +170,7 @@ static uint32_t find_fastest(const plan_choice_t *choice)
             least_us = fmin(least_us, choice->candidates[i].predicted_us);
     for (uint32_t i = 0; i < choice->count; i++)
         if (choice->candidates[i].result == BLINK_OK &&
-            choice->candidates[i].predicted_us <= least_us * (1.0 + TIE))
+            choice->candidates[i].predicted_us <= least_us * (1.0 + PLAN_CHOOSE_TIE))
             return i;
     return 0;
 }
@@ -346,7 +342,7 @@ static plan_crossover_t fastest_at(const plan_choice_t *choice, uint64_t bytes)
         }
     for (uint32_t c = 0; c < choice->contender_count; c++)
         for (size_t i = 0; i < PROTOCOL_COUNT; i++)
-            if (predicted_us[c][i] <= least_us * (1.0 + TIE))
+            if (predicted_us[c][i] <= least_us * (1.0 + PLAN_CHOOSE_TIE))
                 return (plan_crossover_t){bytes, choice->contenders[c].algorithm, protocols[i],
                                           predicted_us[c][i]};
     return (plan_crossover_t){.bytes = bytes};

@@ -16,6 +16,10 @@
  * recursive doubling. */
 #define PLAN_CHOOSE_PAIRS_MOST 64u
 
+/* Predictions that are above the least by no more than this part of it are as good: the model is no better.
+ * Of such candidates the earliest in the contest is taken. */
+#define PLAN_CHOOSE_TIE 1e-2
+
 typedef struct plan_candidate {
     blink_algorithm_t algorithm;
     blink_protocol_t protocol;

@@ -23,6 +23,16 @@ class ExplainTest(IntegrationTest):
             self.assertLessEqual(answer["predicted_us"], 1.01 * min(one["predicted_us"] for one in usable))
             self.assertLessEqual(answer["rate_GBps"], 1.000001 * answer["bound_GBps"])
 
+    def test_says_so_where_other_candidates_count_as_equal(self):
+        for topology, size, is_tie in (("dgx1v_hybrid", "1G", False), ("dgx2", "16M", True)):
+            words = ("--topology", topology, "--ranks", "0-3", "--bytes", size)
+            times = sorted(one["predicted_us"] for one in self.explain_json(*words)["candidates"]
+                           if "result" not in one)
+            self.assertEqual(times[1] <= 1.01 * times[0], is_tie, "this size is no example any more")
+            status, out, err = self.explain(*words)
+            self.assertEqual(status, 0, err)
+            self.assertEqual("predictions within 1 % of the least count as equal" in out, is_tie, out)
+
     def test_says_what_limits_and_what_would_be_ideal(self):
         answer = self.explain_json("--topology", "dgx1v", "--ranks", "0,1,4")
         self.assertIn("gpu1's single 25 GB/s link to gpu0", answer["limit"])
@@ -140,7 +150,7 @@ class ExplainTest(IntegrationTest):
     def test_what_it_cannot_do_is_said(self):
         status, _, err = self.explain("--topology", "dgx1v", "--algorithm", "ring")
         self.assertEqual(status, 2)
-        self.assertIn("explain compares them all", err)
+        self.assertIn("explain compares all algorithms", err)
         status, _, err = self.explain("--topology", "dgx1v", "--collective", "broadcast", "--root", "8")
         self.assertEqual(status, 1)
         self.assertIn("root 8 is not one of 8 ranks", err)

@@ -27,7 +27,11 @@ class ListsTest(IntegrationTest):
         links = lambda *words: self.ctl_json(daemon, "links", *words)["links"]
         self.assertEqual({(link["from"], link["to"]) for link in links("--comm", str(comm["comm"]))},
                          {("gpu0", "gpu1"), ("gpu1", "gpu0")})
-        self.assertEqual(links("--comm", "999"), [])
+        for view in ("links", "comms", "clients"):
+            status, _, err = self.run_command([BLINKCTL, "--socket", daemon.socket, view, "--comm", "999"])
+            self.assertEqual((status, "--comm 999: there is no communicator 999" in err), (1, True), err)
+        self.assertEqual(self.ctl_json(daemon, "events", "--comm", "999")["events"], [])
+        self.assertIn("Nothing of it is as the filters ask.", self.ctl(daemon, "links", "--user", other))
         self.assertEqual((len(links("--user", mine)), links("--user", other)), (2, []))
         moved = [link["bytes"] for link in links("--sort", "bytes")]
         self.assertEqual(moved, sorted(moved, reverse=True))
@@ -42,6 +46,14 @@ class ListsTest(IntegrationTest):
             rank.say()
             self.assert_all_ok(rank.finish())
 
+    def test_empty_lists_say_that_there_is_nothing(self):
+        daemon = self.daemon()
+        for view, said in [("comms", "There are no communicators."),
+                           ("clients", "No application is connected."),
+                           ("nodes", "This daemon knows no other host")]:
+            self.assertIn(said, self.ctl(daemon, view))
+            self.assertEqual(self.ctl_json(daemon, view)[view], [])
+
     def test_what_a_list_cannot_be_asked_is_refused(self):
         for words, text in [(["links", "--sort", "byte"], "did you mean 'bytes'?"),
                             (["tenants", "--comm", "1"], "comm"), (["links", "--comm", "0"], "--comm 0"),
@@ -54,12 +66,14 @@ class ListsTest(IntegrationTest):
 
     def test_watching_prints_a_line_of_json_each_time(self):
         daemon = self.daemon()
-        watch = self.start([BLINKCTL, "--socket", daemon.socket, "links", "--watch=0.05", "--json"])
-        watch.wait_for("three lines", lambda watch: watch.stdout().count("\n") >= 3)
-        for line in watch.stdout().splitlines()[:3]:
-            self.assertEqual(json.loads(line)["schema"], "blink-links/1")
+        watches = [self.start([BLINKCTL, "--socket", daemon.socket, "links", *words, "--json"])
+                   for words in (["--watch=0.05"], ["--watch", "0.05"])]
+        for watch in watches:
+            watch.wait_for("three lines", lambda watch: watch.stdout().count("\n") >= 3)
+            for line in watch.stdout().splitlines()[:3]:
+                self.assertEqual(json.loads(line)["schema"], "blink-links/1")
         daemon.stop()
-        self.assertEqual(watch.wait(), 3)
+        self.assertEqual([watch.wait() for watch in watches], [3, 3])
 
 
 class Terminal:

@@ -80,6 +80,11 @@ class FormsTest(PlanTest):
         self.assertIn("rate 150.000 GB/s, bound 150.000 GB/s (100.0%)", table)
         self.assertRegex(table, r"\n67108864 bytes: [\d.]+ us predicted")
 
+    def test_the_table_says_for_which_size_it_is(self):
+        said = "for payloads so large that only the rate counts: --bytes SIZE"
+        self.assertIn(said, self.plan("-t", "dgx1v"))
+        self.assertNotIn(said, self.plan("-t", "dgx1v", "--bytes", "1M"))
+
     def test_the_picture_is_svg_and_nothing_is_printed(self):
         self.assertEqual(self.plan("-t", "dgx1v", "-c", "broadcast", "--svg", self.path("plan.svg")), "")
         picture = ElementTree.parse(self.path("plan.svg")).getroot()
@@ -189,6 +194,8 @@ class BadInputTest(PlanTest):
         for texts, arguments in [(["--collective gossip", *COLLECTIVES], ["-c", "gossip"]),
                                  (["\"rings\"", *ALGORITHMS], ["-a", "rings"]),
                                  (["one --algorithm"], ["-a", "trees,ring"]),
+                                 (["--root 1: allreduce has no root"], ["--root", "1"]),
+                                 (["--peer 1: broadcast has no peer"], ["-c", "broadcast", "--peer", "1"]),
                                  (["--bytes 0"], ["--bytes", "0"]),
                                  (["--bytes 12Q"], ["--bytes", "12Q"]),
                                  (["--bytes -1"], ["--bytes=-1"]),
@@ -204,7 +211,7 @@ class BadInputTest(PlanTest):
 
     def test_what_is_not_there_is_named(self):
         self.assertIn("--root x: neither the number of a rank nor the node of one",
-                      self.refuse(1, "-t", "dgx1v", "--root", "x"))
+                      self.refuse(1, "-t", "dgx1v", "-c", "broadcast", "--root", "x"))
         for texts, arguments in [(["dgx1v", "gpu8"], ["--ranks", "gpu0,gpu8"]),
                                  (["dgx1v", "0 to 7", "9"], ["--ranks", "0,9"]),
                                  (["ranks 0 and 2", "gpu1"], ["--ranks", "1,0,gpu1"]),
@@ -216,7 +223,10 @@ class BadInputTest(PlanTest):
                 err = self.refuse(1, "-t", "dgx1v", *arguments)
                 for text in texts:
                     self.assertIn(text, err)
-        self.assertIn("nowhere", self.refuse(1, "-t", "nowhere"))
+        for name in ("nowhere", "dgx1"):
+            err = self.refuse(1, "-t", name)
+            for text in (f"{name}: no such file, nor a built-in", "dgx1v_hybrid", "pcie8"):
+                self.assertIn(text, err)
 
     def test_a_rank_on_a_switch_is_refused(self):
         err = self.refuse(1, "-t", "dgx2", "--ranks", "gpu0,nvsw0")

@@ -73,7 +73,7 @@ class TraceTest(IntegrationTest):
                 path, recorder, ranks = self.record_loop(daemon, [0, 1, 2, 3])
                 recorder.child.send_signal(signal.SIGINT)
                 self.assertEqual(recorder.wait(), 0, recorder.stderr())
-                self.assertIn("9 ops of 1 communicators are in", recorder.stdout())
+                self.assertIn("9 ops of 1 communicator are in", recorder.stdout())
                 self.finish(ranks)
                 header, comm, *ops, end = self.lines(path)
                 self.assertEqual((header["schema"], header["topology"]), ("blink-trace/1", topology))
@@ -96,7 +96,7 @@ class TraceTest(IntegrationTest):
         self.finish(ranks)
         self.assertEqual(recorder.wait(), 0, recorder.stderr())
         self.assertEqual(self.lines(path)[-1], {"ops": 9, "missed": 0})
-        self.assertIn("1 communicators ended meanwhile", recorder.stdout())
+        self.assertIn("1 communicator ended meanwhile", recorder.stdout())
 
     def test_what_the_daemon_no_longer_remembers_is_counted(self):
         daemon = self.daemon()
@@ -138,7 +138,7 @@ class TraceTest(IntegrationTest):
         failed = op(2, 4000, 5000, result="ABORTED", came_us=[0, None])
         path = self.write(HEADER, COMM, transfer, barrier, failed, END)
         predicted, said = self.predict(path)
-        self.assertIn("1 ops of", said)
+        self.assertIn("1 op of", said)
         self.assertEqual([(kind["collective"], kind["root"], kind["peer"]) for kind in predicted["kinds"]],
                          [("transfer", 0, 1), ("barrier", None, None)])
         self.assertEqual(predicted["kinds"][1]["predicted_us"], 95)

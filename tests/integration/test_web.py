@@ -96,6 +96,18 @@ class WebTest(IntegrationTest):
         again.stop()
         self.stop()
 
+    def test_without_a_daemon_it_says_so_at_once_and_waits_for_one(self):
+        directory = self.directory()
+        self.server = self.start([BLINKCTL, "--socket", os.path.join(directory, "blinkd.sock"), "web",
+                                  "--listen", "127.0.0.1:0"])
+        self.server.wait_for("the note", lambda server: "no daemon answers" in server.stderr())
+        address = self.server.stdout().strip()
+        self.refused(address + "topology.svg", 503, "no daemon answers")
+        daemon = Daemon(self, directory=directory)
+        self.assertEqual(self.get(address + "topology.svg")[0], 200)
+        daemon.stop()
+        self.stop()
+
     def test_another_run_of_the_daemon_counts_anew(self):
         """Also one that has been up for longer than the one before had been when it was last looked at."""
         daemon = self.daemon()

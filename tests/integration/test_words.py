@@ -29,6 +29,25 @@ class WordsTest(IntegrationTest):
         self.assertEqual(plain, other)
         self.assertEqual(self.plan("-t", "dgx1v", "-r", "3-0")["ranks"], ["gpu3", "gpu2", "gpu1", "gpu0"])
 
+    def test_algorithms_are_taken_by_the_names_that_plans_have_in_print(self):
+        for collective, name in [("allreduce", "packed-trees"), ("alltoall", "packed-routes")]:
+            words = ["-t", "dgx1v", "-c", collective, "-a"]
+            self.assertEqual(self.plan(*words, name), self.plan(*words, "trees"))
+
+    def test_topologies_are_named_by_the_same_option_everywhere(self):
+        shown = [self.run_command([BLINKCTL, "topology", *words]) for words in
+                 (["dgx1v"], ["-t", "dgx1v"], ["--topology", "dgx1v"])]
+        self.assertEqual([status for status, _, _ in shown], [0, 0, 0])
+        self.assertEqual({out for _, out, _ in shown}, {shown[0][1]})
+        self.assertIn("one topology", self.refused(BLINKCTL, "topology", "dgx1v", "-t", "dgx2"))
+
+    def test_numbers_and_nouns_agree(self):
+        words = ["-t", "dgx1v", "-r", "0,1", "-c", "broadcast"]
+        status, out, _ = self.run_command([BLINKCTL, "explain", *words])
+        self.assertEqual(status, 0)
+        self.assertIn("trees 1, channels 1", out)
+        self.assertIn(" 1 rank: ", self.run_command([BLINKCTL, "plan", "-t", "dgx1v", "-r", "0"])[1])
+
     def test_plan_explain_and_simulate_take_the_daemons_topology(self):
         daemon = self.daemon(topology="dgx1v_hybrid")
         self.assertEqual(self.plan(daemon=daemon), self.plan("-t", "dgx1v_hybrid"))
@@ -76,6 +95,14 @@ class WordsTest(IntegrationTest):
                 self.assertIn(f"(did you mean '--{meant}'?)\nTry `", self.refused(*words))
         self.assertIn("there is no option --zzzzzzzz\n", self.refused(BLINKCTL, "links", "--zzzzzzzz"))
 
+    def test_arguments_where_there_are_only_options_are_named(self):
+        for command in ("plan", "status", "links", "simulate", "top"):
+            self.assertIn('"extra": there are only options here', self.refused(BLINKCTL, command, "extra"))
+
+    def test_help_is_also_a_command(self):
+        status, out, err = self.run_command([BLINKCTL, "help"])
+        self.assertEqual((status, "blinkctl COMMAND --help tells more" in out), (0, True), err)
+
     def test_what_only_looks_like_an_option_is_none(self):
         words = ["-n", "1", "--ssh", "--sshh", "--no-prefix", "echo", "--rnks"]
         status, out, err = self.run_command([BLINKRUN, *words])
@@ -97,8 +124,9 @@ class PerfWordsTest(IntegrationTest):
 
     def test_flags_of_nccl_tests_are_understood(self):
         daemon = self.daemon(devices=4)
-        flags = "-g 2 -t 2 -m 3 -z 1 -a 3 -C 0 -G 0 -R 0 -p 1 -d half -b 1KB -e 4KiB -i 1K -n 2 -w 1"
-        lines = self.measure(daemon, "all_reduce", *flags.split())
+        flags = ("-g 2 -t 2 -m 3 -z 1 -a 3 -C 0 -G 0 -R 0 -p 1 -S 0 -M 0 -u 0 -x 0 -D 0 -y 0 -I 0 -c 5 -r 0 "
+                 "-d half -b 1KB -e 4KiB -i 1K -n 2 -w 1")
+        lines = self.measure(daemon, "build/all_reduce_perf", *flags.split())
         self.assertEqual(sorted({line["bytes"] for line in lines}), [1024, 2048, 3072, 4096])
         for line in lines:
             self.assertEqual((line["ranks"], line["threads"], line["groups"], line["memory"], line["dtype"]),
@@ -107,6 +135,11 @@ class PerfWordsTest(IntegrationTest):
     def test_flags_of_nccl_tests_without_a_counterpart_are_answered_with_ours(self):
         for words, ours in [(["-z", "0"], "--stream"), (["-a", "1"], "slowest"), (["-C", "1"], "wall time"),
                             (["-T", "5"], "op_timeout_s"), (["-N", "2"], "--seconds"),
+                            (["-S", "1"], "pipe"), (["-M", "1"], "blinkctl tenants"),
+                            (["-u", "1"], "aligned"),
+                            (["-x", "2"], "planner"), (["-D", "1"], "--algorithm"), (["-y", "1"], "--stream"),
+                            (["-I", "1"], "percentile"), (["-J", "a.json"], "--json"),
+                            (["-Y", "fine"], "--device-memory"),
                             (["-G", "1"], "--device-memory")]:
             with self.subTest(words=words):
                 status, _, err = self.run_command([BLINK_PERF, "allreduce", *words])
@@ -118,6 +151,11 @@ class PerfWordsTest(IntegrationTest):
         self.assertEqual({line["root"] for line in self.measure(daemon, *words, "gpu6")}, {2})
         status, _, err = self.run_command([BLINK_PERF, *words, "gpu1", "--socket", daemon.socket])
         self.assertEqual((status, "--root gpu1" in err), (1, True), err)
+
+    def test_a_root_of_what_has_none_is_refused(self):
+        for collective in ("allreduce", "sendrecv", "barrier"):
+            status, _, err = self.run_command([BLINK_PERF, collective, "--root", "1"])
+            self.assertEqual((status, f"--root: {collective} has no root" in err), (2, True), err)
 
     def test_seconds_choose_the_iterations_of_all_ranks_alike(self):
         daemon = self.daemon(devices=2)

@@ -1,4 +1,5 @@
 /* blinkctl events: what has happened on the host, the newest first. */
+#include "ctl/list/event.h"
 #include "ctl/list/listing.h"
 
 #include "tools/human.h"
@@ -8,15 +9,19 @@ static size_t event_count(const Blinkwire__QueryReply *query)
     return query->n_events;
 }
 
-static json_t *event_json(const Blinkwire__QueryReply *query, size_t i)
+json_t *event_pack(const Blinkwire__Event *event)
 {
-    const Blinkwire__Event *event = query->events[i];
     return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "event", (json_int_t)event->number,
                      "time_us", (json_int_t)event->time_us, "kind", ctl_json_text(event->kind), "level",
                      ctl_json_text(event->level), "uid",
                      event->is_of_user ? json_integer(event->uid) : json_null(), "comm",
                      event->comm > 0 ? json_integer(event->comm) : json_null(), "subject",
                      ctl_json_text(event->subject), "text", ctl_json_text(event->text));
+}
+
+static json_t *event_json(const Blinkwire__QueryReply *query, size_t i)
+{
+    return event_pack(query->events[i]);
 }
 
 static void event_row(const Blinkwire__QueryReply *query, size_t i, table_t *table)
@@ -57,7 +62,9 @@ blink_result_t ctl_events(int argc, char **argv, ctl_options_t *options)
         .count = event_count,
         .json = event_json,
         .row = event_row,
+        .if_none = "Nothing has happened that you may see.",
         .by_comm = true,
+        .comm_may_be_gone = true,
         .by_user = true,
         .shows = event_shows};
     return listing_run(&listing, argc, argv, options);

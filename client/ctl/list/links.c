@@ -59,10 +59,11 @@ static json_t *links_head(const Blinkwire__QueryReply *query)
 static void links_title(const Blinkwire__QueryReply *query, size_t shown)
 {
     if (shown < query->n_links)
-        printf("%zu of %zu directed links, rates over the last %.2g s\n", shown, query->n_links,
-               query->window_s);
+        printf("%zu of %zu directed link%s, rates over the last %.2g s\n", shown, query->n_links,
+               human_plural(query->n_links), query->window_s);
     else
-        printf("%zu directed links, rates over the last %.2g s\n", query->n_links, query->window_s);
+        printf("%zu directed link%s, rates over the last %.2g s\n", query->n_links,
+               human_plural(query->n_links), query->window_s);
 }
 
 static bool is_of_user(const Blinkwire__QueryReply *comms, uint32_t number, uint32_t user)
@@ -98,6 +99,7 @@ blink_result_t ctl_links(int argc, char **argv, ctl_options_t *options)
                                       .count = link_count,
                                       .json = link_json,
                                       .row = link_row,
+                                      .if_none = "The topology has no links.",
                                       .busy = "Only those that move data now",
                                       .by_comm = true,
                                       .by_user = true,

@@ -49,6 +49,7 @@ static error_t parse_view(int key, char *argument, struct argp_state *state)
         state->child_inputs[0] = view->common;
         return 0;
     case KEY_WATCH:
+        argument = argument ? argument : argument_next_word(state, argument_is_positive);
         view->watch_s =
             argument ? argument_seconds(state, "--watch", argument, WATCH_LEAST_S) : WATCH_USUAL_S;
         return 0;
@@ -181,12 +182,12 @@ static blink_result_t print_table(const view_t *view, const Blinkwire__QueryRepl
                                   size_t count)
 {
     const listing_t *listing = view->listing;
-    if (listing->if_none && listing->count(query) == 0) {
-        puts(listing->if_none);
-        return BLINK_OK;
-    }
     if (listing->title)
         listing->title(query, count);
+    if (count == 0) {
+        puts(listing->count(query) == 0 ? listing->if_none : "Nothing of it is as the filters ask.");
+        return BLINK_OK;
+    }
     table_t *table = table_create(listing->alignment, listing->headers);
     for (size_t i = 0; i < count; i++)
         listing->row(query, items[i].index, table);
@@ -208,17 +209,29 @@ static blink_result_t print(const view_t *view, const Blinkwire__QueryReply *que
     return result;
 }
 
+/* What filters name must be there. */
+static blink_result_t check_filter(const view_t *view)
+{
+    uint32_t comm = view->filter.comm;
+    if (comm == 0 || view->listing->comm_may_be_gone || listing_find_comm(view->filter.comms, comm))
+        return BLINK_OK;
+    return BLINK_FAIL(BLINK_ERR_NOT_FOUND,
+                      "--comm %u: there is no communicator %u; blinkctl comms lists them", comm, comm);
+}
+
 static blink_result_t show(const ctl_options_t *options, void *context)
 {
     view_t *view = context;
     const listing_t *listing = view->listing;
     Blinkwire__Reply *reply, *comms = NULL;
-    bool asks_comms = (view->filter.comm > 0 && listing->comm_by_comms) ||
+    bool asks_comms = (view->filter.comm > 0 && !listing->comm_may_be_gone) ||
                       (view->filter.has_user && listing->user_by_comms);
     if (asks_comms)
         BLINK_TRY(ctl_ask(options, BLINKWIRE__QUERY_KIND__COMMS, &comms));
     view->filter.comms = comms ? comms->query : NULL;
-    blink_result_t result = ctl_ask(options, listing->kind, &reply);
+    blink_result_t result = check_filter(view);
+    if (result == BLINK_OK)
+        result = ctl_ask(options, listing->kind, &reply);
     if (result == BLINK_OK) {
         result = print(view, reply->query, options->json);
         blinkwire__reply__free_unpacked(reply, NULL);

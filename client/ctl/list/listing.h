@@ -23,16 +23,16 @@ typedef struct listing {
     Blinkwire__QueryKind kind;
     const char *alignment;
     const char *const *headers;
+    const char *if_none; /* instead of an empty table: a sentence */
     size_t (*count)(const Blinkwire__QueryReply *query);
     json_t *(*json)(const Blinkwire__QueryReply *query, size_t i);
     void (*row)(const Blinkwire__QueryReply *query, size_t i, table_t *table);
     const char *const *sorts; /* keys of the JSON, ending with NULL */
 
     /* What follows may be left out. */
-    const char *if_none;   /* instead of an empty table */
     const char *busy;      /* what --busy shows */
     bool by_comm, by_user; /* takes --comm, --user */
-    bool comm_by_comms;    /* --comm is answered by the list of communicators */
+    bool comm_may_be_gone; /* else --comm names a live communicator */
     bool user_by_comms;    /* --user is */
     bool (*shows)(const Blinkwire__QueryReply *query, size_t i, const filter_t *filter);
     void (*title)(const Blinkwire__QueryReply *query, size_t shown); /* a line above the table */

@@ -102,7 +102,8 @@ blink_result_t ctl_devices(int argc, char **argv, ctl_options_t *options)
                                       .sorts = sorts,
                                       .count = device_count,
                                       .json = device_json,
-                                      .row = device_row};
+                                      .row = device_row,
+                                      .if_none = "The daemon offers no device."};
     return listing_run(&listing, argc, argv, options);
 }
 
@@ -172,6 +173,7 @@ blink_result_t ctl_comms(int argc, char **argv, ctl_options_t *options)
                                       .count = comm_count,
                                       .json = comm_json,
                                       .row = comm_row,
+                                      .if_none = "There are no communicators.",
                                       .busy = "Only those in which ops have run",
                                       .by_comm = true,
                                       .by_user = true,
@@ -242,9 +244,9 @@ blink_result_t ctl_clients(int argc, char **argv, ctl_options_t *options)
                                       .count = client_count,
                                       .json = client_json,
                                       .row = client_row,
+                                      .if_none = "No application is connected.",
                                       .busy = "Only those that are in a communicator",
                                       .by_comm = true,
-                                      .comm_by_comms = true,
                                       .by_user = true,
                                       .shows = client_shows};
     return listing_run(&listing, argc, argv, options);
@@ -320,6 +322,7 @@ blink_result_t ctl_tenants(int argc, char **argv, ctl_options_t *options)
         .count = tenant_count,
         .json = tenant_json,
         .row = tenant_row,
+        .if_none = "The daemon keeps nothing for anybody.",
         .busy = "Only those that make it keep anything",
         .by_user = true,
         .shows = tenant_shows};

@@ -130,8 +130,9 @@ static void write_warnings(const ras_view_t *view, FILE *out)
 blink_result_t ras_write_text(const ras_view_t *view, bool verbose, FILE *out)
 {
     const Blinkwire__StatusReply *status = view->status->query->status;
-    fprintf(out, "blinkd %s on %s, topology %s, %u devices, %u clients\n", status->version, view->host,
-            status->topology, status->device_count, status->client_count);
+    fprintf(out, "blinkd %s on %s, topology %s, %u device%s, %u client%s\n", status->version, view->host,
+            status->topology, status->device_count, human_plural(status->device_count), status->client_count,
+            human_plural(status->client_count));
     fputs("\nCommunicators\n=============\n\n", out);
     BLINK_TRY(write_comms(view, out));
     if (verbose)

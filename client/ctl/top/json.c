@@ -1,4 +1,5 @@
 /* blinkctl top --json: what it knows at a moment, for programs. */
+#include "ctl/list/event.h"
 #include "ctl/top/sample.h"
 
 static json_t *pack_job(const top_job_t *job)
@@ -51,13 +52,6 @@ static json_t *pack_link(const top_link_t *pair)
                      pack_direction(pair->back));
 }
 
-static json_t *pack_event(const Blinkwire__Event *event)
-{
-    return json_pack("{sI sI so so so}", "event", (json_int_t)event->number, "time_us",
-                     (json_int_t)event->time_us, "kind", ctl_json_text(event->kind), "subject",
-                     ctl_json_text(event->subject), "text", ctl_json_text(event->text));
-}
-
 json_t *top_sample_pack(const top_sample_t *sample)
 {
     const Blinkwire__StatusReply *status = sample->status->query->status;
@@ -69,7 +63,7 @@ json_t *top_sample_pack(const top_sample_t *sample)
     for (size_t i = 0; i < sample->pairs.count; i++)
         json_array_append_new(links, pack_link(&sample->pairs.items[i]));
     for (size_t i = 0; i < top_event_count(sample); i++)
-        json_array_append_new(events, pack_event(sample->events->query->events[i]));
+        json_array_append_new(events, event_pack(sample->events->query->events[i]));
     return json_pack("{ss so sf sI sI so so so so}", "schema", "blink-top/1", "daemon_version",
                      ctl_json_text(status->version), "uptime_s", status->uptime_s, "op_count",
                      (json_int_t)status->op_count, "failed_op_count", (json_int_t)status->failed_op_count,

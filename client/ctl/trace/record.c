@@ -6,6 +6,7 @@
 #include "base/command_line.h"
 #include "names.h"
 #include "tools/arguments.h"
+#include "tools/human.h"
 #include "tools/query.h"
 
 #include <errno.h>
@@ -251,14 +252,15 @@ static void put_end(recorder_t *recorder)
 
 static void say(const recorder_t *recorder)
 {
-    printf("%lu ops of %lu communicators are in %s\n", (unsigned long)recorder->op_count,
-           (unsigned long)recorder->comm_count, recorder->options->path);
+    printf("%lu op%s of %lu communicator%s are in %s\n", (unsigned long)recorder->op_count,
+           human_plural(recorder->op_count), (unsigned long)recorder->comm_count,
+           human_plural(recorder->comm_count), recorder->options->path);
     if (recorder->missed_count > 0)
-        printf("%lu ops are not: more ended between two looks than the daemon remembers\n",
-               (unsigned long)recorder->missed_count);
+        printf("%lu more op%s ended unseen: more ended between two looks than the daemon remembers\n",
+               (unsigned long)recorder->missed_count, human_plural(recorder->missed_count));
     if (recorder->gone_count > 0)
-        printf("%lu communicators ended meanwhile: what they did since they were last looked at is not\n",
-               (unsigned long)recorder->gone_count);
+        printf("%lu communicator%s ended meanwhile: what was done there after the last look is not\n",
+               (unsigned long)recorder->gone_count, human_plural(recorder->gone_count));
     if (recorder->op_count == TRACE_OPS_MOST)
         printf("a trace has no more: what followed is not recorded\n");
 }

@@ -134,6 +134,16 @@ static void wait_for_end(const sigset_t *ends)
         ;
 }
 
+/* The page says it, too, and looks for the daemon again and again. */
+static void note_absent_daemon(const ctl_options_t *common)
+{
+    Blinkwire__Reply *reply;
+    if (ctl_ask(common, BLINKWIRE__QUERY_KIND__STATUS, &reply) == BLINK_OK)
+        blinkwire__reply__free_unpacked(reply, NULL);
+    else
+        fprintf(stderr, "blinkctl: %s; the page shows it as soon as it answers\n", blink_error_text());
+}
+
 static blink_result_t serve(const web_options_t *options, int listener, const char *key, const char *address,
                             const sigset_t *ends)
 {
@@ -141,6 +151,7 @@ static blink_result_t serve(const web_options_t *options, int listener, const ch
     BLINK_TRY(server_start(options->common, listener, key, &server));
     printf("%s\n", address);
     fflush(stdout);
+    note_absent_daemon(options->common);
     wait_for_end(ends);
     server_stop(server);
     return BLINK_OK;

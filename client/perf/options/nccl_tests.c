@@ -20,8 +20,17 @@ static const struct argp_option option_list[] = {
     {"average", 'a', "3", 0, "What blink-perf does: of each iteration the slowest rank counts", 4},
     {"report_cputime", 'C', "0", 0, "What blink-perf does: times are wall time to the end of the op", 4},
     {"parallel_init", 'p', "0|1", 0, "Ranks always join at the same time", 4},
+    {"report_timestamps", 'S', "0", 0, "What blink-perf does: lines have no time", 4},
+    {"memory_report", 'M', "0", 0, "What blink-perf does: blinkctl clients and tenants show memory", 4},
+    {"unalign", 'u', "0", 0, "What blink-perf does: buffers are aligned", 4},
+    {"cta_policy", 'x', "0", 0, "What blink-perf does: the planner chooses how many blocks run", 4},
+    {"device_implementation", 'D', "0", 0, "What blink-perf does: the daemon's kernels run", 4},
+    {"stream_null", 'y', "0", 0, "What blink-perf does: see --stream", 4},
+    {"per_iter_timing", 'I', "0", 0, "What blink-perf does: --json has their percentiles", 4},
     {"timeout", 'T', "SECONDS", 0, "Refused: op_timeout_s in blinkd.conf, or blinkd --op-timeout", 4},
     {"run_cycles", 'N', "N", 0, "Refused: see --seconds and --iters", 4},
+    {"output_file", 'J', "FILE", 0, "Refused: see --json", 4},
+    {"memory_type", 'Y', "KIND", 0, "Refused: see --memory and --device-memory", 4},
     {0},
 };
 
@@ -35,12 +44,40 @@ static const struct {
     {'z', "-z", 1, "ops are waited for one by one; --groups N has N of them under way, --stream orders them"},
     {'a', "-a", AVERAGE_MOST, "of each iteration the slowest rank's time counts, which is -a 3"},
     {'C', "-C", 0, "times are wall time from a barrier to the end of the op"},
+    {'S', "-S", 0, "lines have no time of day; a pipe to a program such as ts writes one before each"},
+    {'M', "-M", 0, "blinkctl clients shows the memory of each process, blinkctl tenants that of each user"},
+    {'u', "-u", 0, "buffers are aligned; there is no option for others"},
+    {'x', "-x", 0, "the planner chooses how many blocks of a GPU run; blinkctl explain --gpus says how many"},
+    {'D', "-D", 0, "kernels are the daemon's; --algorithm says by which plan they go"},
+    {'y', "-y", 0, "with --stream ops are on a stream of their communicator, else on none"},
+    {'I', "-I", 0, "--json has the least, the median and the 99th percentile of the iterations' times"},
+};
+
+/* A flag that is only answered. */
+static const struct {
+    int key;
+    const char *flag, *ours;
+} refused[] = {
+    {'T', "-T", "the daemon ends what takes too long: blinkd --op-timeout, or op_timeout_s in blinkd.conf"},
+    {'N', "-N", "blink-perf goes through the sizes once; --iters N or --seconds S make it longer"},
+    {'J', "-J", "--json prints JSON to standard output: blink-perf ... --json >FILE"},
+    {'Y', "-Y",
+     "--memory registered or malloc is memory of the host, --device-memory malloc, vmm or pool of GPUs"},
 };
 
 static uint32_t take(struct argp_state *state, const char *flag, const char *text, uint64_t least,
                      uint64_t most)
 {
     return (uint32_t)argument_number(state, flag, text, least, most);
+}
+
+static error_t parse_refused(int key, const char *argument, struct argp_state *state)
+{
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        if (refused[i].key == key)
+            argp_error(state, "%s %s: %s", refused[i].flag, argument, refused[i].ours);
+    }
+    return ARGP_ERR_UNKNOWN;
 }
 
 static error_t parse_fixed(int key, const char *argument, struct argp_state *state)
@@ -52,7 +89,7 @@ static error_t parse_fixed(int key, const char *argument, struct argp_state *sta
             argp_error(state, "%s %s: %s", fixed[i].flag, argument, fixed[i].ours);
         return 0;
     }
-    return ARGP_ERR_UNKNOWN;
+    return parse_refused(key, argument, state);
 }
 
 /* N GPUs of each of T threads are N * T ranks; each call has one of the two. */
@@ -89,18 +126,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case 'p':
         take(state, "-p", argument, 0, 1);
-        return 0;
-    case 'T':
-        argp_error(state,
-                   "-T %s: the daemon ends what takes too long: blinkd --op-timeout, or op_timeout_s in "
-                   "blinkd.conf",
-                   argument);
-        return 0;
-    case 'N':
-        argp_error(state,
-                   "-N %s: blink-perf goes through the sizes once; --iters N or --seconds S make it "
-                   "longer",
-                   argument);
         return 0;
     default:
         return parse_fixed(key, argument, state);

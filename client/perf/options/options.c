@@ -10,7 +10,6 @@
 #include "tools/arguments.h"
 
 #include <argp.h>
-#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +60,8 @@ static const char DOC[] =
     "bus bandwidth and the efficiency against it. COLLECTIVE is allreduce, broadcast, reduce, "
     "allgather, reducescatter, gather, scatter, alltoall, allgatherv, reducescatterv, gatherv, scatterv, "
     "alltoallv (their blocks differ in length), sendrecv (each rank to the next, in a group) or barrier; "
-    "or nop, which measures the round trip of an empty operation."
+    "or nop, which measures the round trip of an empty operation. The name of nccl-tests' program, as "
+    "all_reduce_perf, does as well."
     "\v"
     "Every rank is a process, or with --threads a thread. --ranks N starts them here. Started by blinkrun, "
     "torchrun, srun, mpirun or mpiexec each is one rank, and rank 0 prints; so is each that is started by "
@@ -115,7 +115,8 @@ static const struct argp_option option_list[] = {
     {"root", 'r', "RANK|NODE", 0,
      "Root of broadcast, reduce, gather, scatter: a rank, or the node of its device, as gpu2 (default 0)", 1},
     {"algorithm", KEY_ALGORITHM, "NAME", 0, ARGUMENT_ALGORITHMS " (default auto)", 1},
-    {"check", 'c', "0|1", OPTION_ARG_OPTIONAL, "Compare with a reference, see below (default 1)", 1},
+    {"check", 'c', "0|1", OPTION_ARG_OPTIONAL,
+     "Compare with a reference, see below (default 1; a greater number is as 1)", 1},
     {"memory", KEY_MEMORY, "KIND", 0,
      "registered (default): the daemon's; malloc: ordinary memory, which is staged", 1},
     {"device-memory", KEY_DEVICE_MEMORY, "KIND", OPTION_ARG_OPTIONAL,
@@ -154,38 +155,27 @@ static const struct argp_option option_list[] = {
     {0},
 };
 
-/* The argument of an option whose argument is optional, given as the next word. */
-static const char *next_word(struct argp_state *state, bool (*fits)(const char *word))
+static bool is_count(const char *word)
 {
-    if (state->next >= state->argc || !fits(state->argv[state->next]))
-        return NULL;
-    return state->argv[state->next++];
-}
-
-static bool is_switch(const char *word)
-{
-    return strcmp(word, "0") == 0 || strcmp(word, "1") == 0;
-}
-
-static bool is_scale(const char *word)
-{
-    double scale;
-    return value_parse_positive(word, DBL_MAX, &scale);
+    uint64_t count;
+    return value_parse_number(word, UINT32_MAX, &count);
 }
 
 static void take_check(struct argp_state *state, perf_options_t *options, const char *argument)
 {
-    const char *word = argument ? argument : next_word(state, is_switch);
-    if (word && !is_switch(word))
-        argp_error(state, "--check=%s: 0 or 1", word);
-    options->check = !word || *word == '1';
+    uint64_t count = 1;
+    const char *word = argument ? argument : argument_next_word(state, is_count);
+    if (word && !value_parse_number(word, UINT32_MAX, &count))
+        argp_error(state, "--check=%s: 0, or 1 to compare; a greater number, as nccl-tests takes it, is as 1",
+                   word);
+    options->check = count > 0;
 }
 
 static void take_pace(struct argp_state *state, perf_options_t *options, const char *argument)
 {
     options->paced = true;
-    options->pace_scale = argument ? argument : next_word(state, is_scale);
-    if (argument && !is_scale(argument))
+    options->pace_scale = argument ? argument : argument_next_word(state, argument_is_positive);
+    if (argument && !argument_is_positive(argument))
         argp_error(state, "--pace=%s: a number above 0", argument);
 }
 
@@ -274,13 +264,26 @@ static void take_root(perf_options_t *options, const char *word)
     options->root = (uint32_t)root;
 }
 
+/* A program of nccl-tests, as build/all_reduce_perf, for what it measures. */
+static bool take_program(const char *path, perf_collective_t *collective)
+{
+    static const char end[] = "_perf";
+    char name[NEAR_NAME_BYTES];
+    const char *slash = strrchr(path, '/'), *program = slash ? slash + 1 : path;
+    size_t length = strlen(program), behind = sizeof(end) - 1;
+    if (length <= behind || length - behind >= sizeof(name) || strcmp(program + length - behind, end) != 0)
+        return false;
+    snprintf(name, sizeof(name), "%.*s", (int)(length - behind), program);
+    return perf_collective_parse(name, collective);
+}
+
 static void take_what(struct argp_state *state, perf_options_t *options, const char *word)
 {
     char hint[NEAR_HINT_BYTES];
     near_t near = near_begin(word);
     if (state->arg_num > 0)
         argp_error(state, "one of " PERF_COLLECTIVE_NAMES ", not also \"%s\"", word);
-    if (perf_collective_parse(word, &options->collective))
+    if (perf_collective_parse(word, &options->collective) || take_program(word, &options->collective))
         return;
     for (uint32_t i = 0; i < PERF_COLLECTIVE_COUNT; i++)
         near_try(&near, perf_collective_name((perf_collective_t)i));
@@ -330,6 +333,8 @@ static void fit_collective(struct argp_state *state, perf_options_t *options)
         options->redop_count = 1;
     if (!perf_collective_moves(options->collective))
         options->datatype_count = 1;
+    if (!perf_collective_has_root(options->collective) && (options->root_node || options->root > 0))
+        argp_error(state, "--root: %s has no root", name);
     if (perf_collective_has_in_place(options->collective))
         return;
     if (!options->placements[0])

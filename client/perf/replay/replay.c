@@ -3,6 +3,7 @@
 #include "daemon/ask.h"
 #include "ranks/identity.h"
 #include "replay/thread.h"
+#include "tools/human.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -140,9 +141,10 @@ static int print(const perf_replay_t *replay)
     double recorded_us = (double)(history->events[history->event_count - 1].at_us - history->events[0].at_us);
     double replayed_us = (double)(ended_ns - began_ns) / 1e3;
     if (!replay->options->json) {
-        printf("%zu ops of %u threads, from the first submission to the last end: recorded %.6g s on %s, "
+        printf("%zu op%s of %u thread%s, from the first submission to the last end: recorded %.6g s on %s, "
                "replayed %.6g s, ratio %.3f\n",
-               trace->ops.count, history->thread_count, recorded_us / US_PER_S, trace->topology,
+               trace->ops.count, human_plural(trace->ops.count), history->thread_count,
+               human_plural(history->thread_count), recorded_us / US_PER_S, trace->topology,
                replayed_us / US_PER_S, recorded_us > 0 ? replayed_us / recorded_us : 1.0);
         return EXIT_SUCCESS;
     }

@@ -186,8 +186,9 @@ static void print_circumstances(const perf_report_t *report)
     if (is_stand_in(report))
         printf("# stand-in driver, host memory: no measurement of a GPU\n");
     if (perf_op_count(options) > 1 || options->threads)
-        printf("# %u ops in a group, %u communicators at a time, ranks are %s\n", options->group_count,
-               options->comm_count, options->threads ? "threads" : "processes");
+        printf("# %u op%s in a group, %u communicator%s at a time, ranks are %s\n", options->group_count,
+               human_plural(options->group_count), options->comm_count, human_plural(options->comm_count),
+               options->threads ? "threads" : "processes");
 }
 
 void perf_report_header(const perf_report_t *report)
@@ -195,13 +196,14 @@ void perf_report_header(const perf_report_t *report)
     const perf_options_t *options = report->options;
     if (options->json)
         return;
-    printf("# blink-perf %s: %s, %u ranks, algorithm %s, ", BLINK_VERSION,
-           perf_collective_name(options->collective), options->rank_count,
+    printf("# blink-perf %s: %s, %u rank%s, algorithm %s, ", BLINK_VERSION,
+           perf_collective_name(options->collective), options->rank_count, human_plural(options->rank_count),
            blink_name_algorithm(options->algorithm));
     if (options->seconds > 0)
         printf("iterations for %g s after %u\n", options->seconds, options->warmup);
     else
-        printf("%u iterations after %u\n", options->iterations, options->warmup);
+        printf("%u iteration%s after %u\n", options->iterations, human_plural(options->iterations),
+               options->warmup);
     print_circumstances(report);
     printf("#\n#%56s%29s%47s%44s\n", "", "out-of-place", "in-place", "efficiency");
     printf("#%11s  %12s  %11s  %9s  %4s", "size", "count", "type", "redop", "root");

@@ -111,8 +111,8 @@ void plan_write_heading(topo_text_t *text, const topo_t *topo, const plan_t *pla
     }
     fputs(" on ", text->file);
     write_name(text, topo->name);
-    fprintf(text->file, ", %u ranks: %s, %s protocol", plan->rank_count, plan_algorithm_label(plan),
-            blink_name_protocol(plan->protocol));
+    fprintf(text->file, ", %u rank%s: %s, %s protocol", plan->rank_count, plan->rank_count == 1 ? "" : "s",
+            plan_algorithm_label(plan), blink_name_protocol(plan->protocol));
 }
 
 void plan_write_branch(topo_text_t *text, const topo_t *topo, const plan_t *plan, const plan_branch_t *branch,

@@ -150,6 +150,11 @@ static blink_result_t write_table(const topo_t *topo, const plan_t *plan, uint64
     fputs(phases, text.file);
     if (payload_bytes > 0)
         write_prediction(&text, plan, payload_bytes, predicted_us);
+    else if (plan->channel_count > 0)
+        fputs(
+            "for payloads so large that only the rate counts: --bytes SIZE plans for a size and predicts its "
+            "time\n",
+            text.file);
     if (plan->channel_count > 0)
         write_branches(&text, topo, plan);
     return topo_text_close(&text, result);

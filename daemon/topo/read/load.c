@@ -31,11 +31,8 @@ static blink_result_t not_found(const char *what, const char *why)
         if (used < sizeof(names))
             used += (size_t)snprintf(names + used, sizeof(names) - used, " %s", *name);
     }
-    if (near.found)
-        return BLINK_FAIL(BLINK_ERR_NOT_FOUND, TOPO_SHOWN ": %.28s, nor a built-in ([Nx]NAME)%s",
-                          topo_source_tail(what), why, near_hint(&near, hint));
-    return BLINK_FAIL(BLINK_ERR_NOT_FOUND, TOPO_SHOWN ": %.28s, nor a built-in ([Nx]NAME):%s",
-                      topo_source_tail(what), why, names);
+    return BLINK_FAIL(BLINK_ERR_NOT_FOUND, TOPO_SHOWN ": %.28s, nor a built-in ([Nx]NAME)%s:%s",
+                      topo_source_tail(what), why, near_hint(&near, hint), names);
 }
 
 static blink_result_t read_all(int fd, const char *path, size_t size, char **text, size_t *bytes)
@@ -67,7 +64,7 @@ static blink_result_t read_file(const char *path, char **text, size_t *bytes)
     /* Non-blocking, so that a FIFO is refused below instead of hanging the caller here. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return not_found(path, strerror(errno));
+        return not_found(path, errno == ENOENT ? "no such file" : strerror(errno));
     struct stat status;
     blink_result_t result;
     if (fstat(fd, &status) != 0)
