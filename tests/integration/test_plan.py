@@ -225,7 +225,7 @@ class BadInputTest(PlanTest):
                     self.assertIn(text, err)
         for name in ("nowhere", "dgx1"):
             err = self.refuse(1, "-t", name)
-            for text in (f"{name}: no such file, nor a built-in", "dgx1v_hybrid", "pcie8"):
+            for text in (f"{name}: No such file, nor a built-in", "dgx1v_hybrid", "pcie8"):
                 self.assertIn(text, err)
 
     def test_a_rank_on_a_switch_is_refused(self):

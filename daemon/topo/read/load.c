@@ -64,7 +64,7 @@ static blink_result_t read_file(const char *path, char **text, size_t *bytes)
     /* Non-blocking, so that a FIFO is refused below instead of hanging the caller here. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return not_found(path, errno == ENOENT ? "no such file" : strerror(errno));
+        return not_found(path, errno == ENOENT ? "No such file" : strerror(errno));
     struct stat status;
     blink_result_t result;
     if (fstat(fd, &status) != 0)

@@ -196,7 +196,7 @@ static void test_one_rank_is_shown_in_every_form(void **state)
     (void)state;
     char *table = write_table(topo, plan, 4096), *svg = write_as(plan_write_svg, topo, plan);
     char *dot = write_as(plan_write_dot, topo, plan), *json = write_as(plan_write_json, topo, plan);
-    assert_non_null(strstr(table, "broadcast from gpu3 on dgx1v, 1 ranks"));
+    assert_non_null(strstr(table, "broadcast from gpu3 on dgx1v, 1 rank:"));
     assert_non_null(strstr(table, "nothing moves"));
     assert_non_null(strstr(svg, "nothing moves"));
     assert_int_equal(count(dot, "->"), 0);
