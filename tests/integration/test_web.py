@@ -100,7 +100,8 @@ class WebTest(IntegrationTest):
         directory = self.directory()
         self.server = self.start([BLINKCTL, "--socket", os.path.join(directory, "blinkd.sock"), "web",
                                   "--listen", "127.0.0.1:0"])
-        self.server.wait_for("the note", lambda server: "no daemon answers" in server.stderr())
+        self.server.wait_for("address and note", lambda server: "\n" in server.stdout() and
+                             "no daemon answers" in server.stderr())
         address = self.server.stdout().strip()
         self.refused(address + "topology.svg", 503, "no daemon answers")
         daemon = Daemon(self, directory=directory)
