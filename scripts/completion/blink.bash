@@ -104,7 +104,7 @@ _blink() { # PROGRAM, as bash calls it
 _blink_starter() {
     local first=1
     while [[ $1 == *blinkrun && $first -lt $COMP_CWORD && ${COMP_WORDS[first]} == -* ]]; do
-        [[ ${COMP_WORDS[first]} != @(-n|--ranks|--hosts|--ssh) ]] || first=$((first + 1))
+        [[ ${COMP_WORDS[first]} != @(-n|--ranks|--hosts|--ssh|--name) ]] || first=$((first + 1))
         [[ ${COMP_WORDS[first + 1]} != = ]] || first=$((first + 2))
         first=$((first + 1))
     done

@@ -151,6 +151,9 @@ class ExplainTest(IntegrationTest):
         status, _, err = self.explain("--topology", "dgx1v", "--algorithm", "ring")
         self.assertEqual(status, 2)
         self.assertIn("explain compares all algorithms", err)
+        for words in (["--topology", "dgx1v"], ["-c", "broadcast"], ["--bytes", "1M"], ["-r", "0,1"]):
+            status, _, err = self.explain("--comm", "1", *words)
+            self.assertEqual((status, "--comm shows what live ops have run by" in err), (2, True), err)
         status, _, err = self.explain("--topology", "dgx1v", "--collective", "broadcast", "--root", "8")
         self.assertEqual(status, 1)
         self.assertIn("root 8 is not one of 8 ranks", err)
