@@ -86,7 +86,7 @@ class Scenarios(PerfTest):
 
     def test_two_ranks(self):
         places = self.places(1, 1)
-        for scenario in ("large-group", "mismatched-transfer", "exchange"):
+        for scenario in ("large-group", "mismatched-transfer", "unmatched-transfers", "exchange"):
             with self.subTest(scenario=scenario):
                 self.play(places, scenario)
 
