@@ -480,13 +480,13 @@ static double payload_share_of(const plan_predictor_t *predictor, blink_protocol
 static double channel_us(const plan_predictor_t *predictor, const channel_cost_t *cost, double bytes,
                          double piece_bytes, blink_protocol_t protocol, uint32_t slots)
 {
-    double later = bytes * cost->part_share / piece_bytes - 1.0;
+    double pieces = bytes * cost->part_share / piece_bytes, later = pieces - 1.0;
     double payload_share = payload_share_of(predictor, protocol);
     double busy_us = cost->busy_us_per_byte * piece_bytes / payload_share;
     double turn_us = cost->turn_us_per_byte * piece_bytes / payload_share;
     if (cost->in_order)
         return fmax(busy_us, cost->in_step ? turn_us : 0.0) +
-               later * (cost->turn_alpha_us[protocol] + turn_us);
+               (ceil(pieces * (1.0 - ROUNDING)) - 1.0) * cost->turn_alpha_us[protocol] + later * turn_us;
     return predictor->reduces ? later * (predictor->facts[protocol].latency_us + 2.0 * busy_us) / slots : 0.0;
 }
 
