@@ -230,6 +230,7 @@ static blink_result_t read_document(xmlDoc *document, const char *source, topo_t
     if (result == BLINK_OK)
         result = topo_build_finish(reader->builder, topo);
     topo_build_destroy(reader->builder);
+    vec_free(&reader->device_busids);
     vec_free(&reader->switches);
     free(reader);
     return result;

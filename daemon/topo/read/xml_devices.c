@@ -163,20 +163,33 @@ static blink_result_t number_kind(xml_reader_t *reader, uint32_t first, uint32_t
                : BLINK_OK;
 }
 
+static blink_result_t sort_busids(xml_reader_t *reader)
+{
+    if (!vec_reserve(&reader->device_busids, reader->device_count))
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, TOPO_SHOWN ": out of memory",
+                          topo_source_tail(reader->source));
+    for (uint32_t i = 0; i < reader->device_count; i++) {
+        const xml_device_t *device = &reader->devices[i];
+        if (device->busid)
+            reader->device_busids.items[reader->device_busids.count++] =
+                (xml_busid_t){.host = device->host, .busid = device->busid, .index = i};
+    }
+    xml_busids_sort(&reader->device_busids);
+    return BLINK_OK;
+}
+
 /* Parts of one GPU share its bus id, and nothing else does. */
 static blink_result_t check_busids(const xml_reader_t *reader)
 {
-    for (uint32_t i = 0; i < reader->device_count; i++) {
-        const xml_device_t *device = &reader->devices[i];
-        for (uint32_t j = 0; device->busid && j < i; j++) {
-            const xml_device_t *other = &reader->devices[j];
-            if (other->busid && other->host == device->host && other->pci != device->pci &&
-                strcasecmp(other->busid, device->busid) == 0)
-                return FAIL_XML(reader, device->pci,
-                                "has busid \"" TOPO_SHOWN
-                                "\", as the device of line %ld has: give each its own",
-                                device->busid, xmlGetLineNo(other->pci));
-        }
+    for (size_t i = 1; i < reader->device_busids.count; i++) {
+        const xml_busid_t *before = &reader->device_busids.items[i - 1], *busid = before + 1;
+        const xml_device_t *other = &reader->devices[before->index];
+        const xml_device_t *device = &reader->devices[busid->index];
+        if (before->host == busid->host && other->pci != device->pci &&
+            strcasecmp(before->busid, busid->busid) == 0)
+            return FAIL_XML(reader, device->pci,
+                            "has busid \"" TOPO_SHOWN "\", as the device of line %ld has: give each its own",
+                            device->busid, xmlGetLineNo(other->pci));
     }
     return BLINK_OK;
 }
@@ -210,6 +223,7 @@ blink_result_t xml_add_devices(xml_reader_t *reader, const xmlNode *system)
         BLINK_TRY(collect(reader, cpu, xml_host_of(reader, cpu)));
     }
     qsort(reader->devices, reader->device_count, sizeof(reader->devices[0]), compare_devices);
+    BLINK_TRY(sort_busids(reader));
     BLINK_TRY(check_busids(reader));
     for (uint32_t i = 0; i < reader->device_count;)
         BLINK_TRY(number_kind(reader, i, &i));

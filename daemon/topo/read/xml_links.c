@@ -47,13 +47,14 @@ static blink_result_t link_to_gpu(xml_reader_t *reader, const xmlNode *link, con
                                   const char *target, double GBps, uint32_t count)
 {
     char id[XML_ID_BYTES], peer_id[XML_ID_BYTES];
-    uint32_t found = 0;
+    size_t count_there = 0, found = 0;
     xml_device_id(gpu, id);
     if (strcasecmp(target, gpu->busid) == 0)
         return NOTE_XML(reader, link, "of %s leads to itself, and is left out", id);
-    for (uint32_t i = 0; i < reader->device_count; i++) {
-        const xml_device_t *peer = &reader->devices[i];
-        if (peer->kind != TOPO_DEVICE || peer->host != gpu->host || strcasecmp(peer->busid, target) != 0)
+    const xml_busid_t *there = xml_busids_find(&reader->device_busids, gpu->host, target, &count_there);
+    for (size_t i = 0; i < count_there; i++) {
+        const xml_device_t *peer = &reader->devices[there[i].index];
+        if (peer->kind != TOPO_DEVICE)
             continue;
         xml_device_id(peer, peer_id);
         BLINK_TRY(topo_build_link(reader->builder, id, peer_id, TOPO_NVLINK, GBps / peer->parts, count,
@@ -148,14 +149,17 @@ blink_result_t xml_read_gpu(xml_reader_t *reader, const xml_device_t *gpu, const
 /* ---- between PCIe switches ---- */
 
 /* One way: the other switch lists its own. */
-static blink_result_t read_pcilink(xml_reader_t *reader, const xmlNode *link, const xml_switch_t *from)
+static blink_result_t read_pcilink(xml_reader_t *reader, const xml_busids_t *busids, const xmlNode *link,
+                                   const xml_switch_t *from)
 {
     const char *target = xml_text(link, "target");
+    size_t count = 0;
     if (!target)
         return FAIL_XML(reader, link, "of %s has no target", from->id);
-    for (size_t i = 0; i < reader->switches.count; i++) {
-        const xml_switch_t *to = &reader->switches.items[i];
-        if (to != from && to->host == from->host && strcasecmp(to->busid, target) == 0)
+    const xml_busid_t *there = xml_busids_find(busids, from->host, target, &count);
+    for (size_t i = 0; i < count; i++) {
+        const xml_switch_t *to = &reader->switches.items[there[i].index];
+        if (to != from)
             return topo_build_link(reader->builder, from->id, to->id, TOPO_PCIE, TOPO_PCIE_SWITCHES_GBps, 1,
                                    TOPO_PCIE_LATENCY_US, false);
     }
@@ -163,14 +167,30 @@ static blink_result_t read_pcilink(xml_reader_t *reader, const xmlNode *link, co
                     from->id, target);
 }
 
+static blink_result_t sort_switches(const xml_reader_t *reader, xml_busids_t *busids)
+{
+    if (!vec_reserve(busids, reader->switches.count))
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, TOPO_SHOWN ": out of memory",
+                          topo_source_tail(reader->source));
+    for (size_t i = 0; i < reader->switches.count; i++) {
+        const xml_switch_t *of = &reader->switches.items[i];
+        busids->items[busids->count++] =
+            (xml_busid_t){.host = of->host, .busid = of->busid, .index = (uint32_t)i};
+    }
+    xml_busids_sort(busids);
+    return BLINK_OK;
+}
+
 blink_result_t xml_read_pcilinks(xml_reader_t *reader)
 {
+    xml_busids_t busids = {0};
+    blink_result_t result = sort_switches(reader, &busids);
     for (size_t i = 0; i < reader->switches.count; i++) {
         const xml_switch_t *from = &reader->switches.items[i];
-        for (const xmlNode *child = from->pci->children; child; child = child->next) {
+        for (const xmlNode *child = from->pci->children; child && result == BLINK_OK; child = child->next)
             if (xml_is(child, "pcilink"))
-                BLINK_TRY(read_pcilink(reader, child, from));
-        }
+                result = read_pcilink(reader, &busids, child, from);
     }
-    return BLINK_OK;
+    vec_free(&busids);
+    return result;
 }

@@ -1,6 +1,7 @@
 /*
  * What the parts of the reader of NCCL's topology XML share: read_xml.c walks the document, xml_devices.c
- * finds its devices and gives them names, xml_links.c reads what joins them, xml_element.c reads elements.
+ * finds its devices and gives them names, xml_links.c reads what joins them, xml_busids.c finds what a link
+ * leads to, xml_element.c reads elements.
  */
 #ifndef BLINK_XML_READER_H
 #define BLINK_XML_READER_H
@@ -44,6 +45,15 @@ typedef struct xml_switch {
     char id[XML_ID_BYTES];
 } xml_switch_t;
 
+/* What has a bus id; of one host several may have the same. */
+typedef struct xml_busid {
+    uint32_t host;
+    const char *busid; /* borrowed from the document */
+    uint32_t index;    /* of the device or switch */
+} xml_busid_t;
+
+typedef VEC(xml_busid_t) xml_busids_t;
+
 typedef struct xml_reader {
     const char *source;
     topo_builder_t *builder;
@@ -53,6 +63,7 @@ typedef struct xml_reader {
     const char *hosts[XML_HOSTS_MAX]; /* their host_hash, "" of those that have none; borrowed */
     xml_device_t devices[XML_DEVICES_MAX];
     xml_cpu_t cpus[XML_CPUS_MAX];
+    xml_busids_t device_busids; /* sorted once all devices are there */
     VEC(xml_switch_t) switches;
 } xml_reader_t;
 
@@ -83,6 +94,15 @@ blink_result_t xml_integer(const xml_reader_t *reader, const xmlNode *element, c
 blink_result_t xml_integer_or(const xml_reader_t *reader, const xmlNode *element, const char *name, long low,
                               long high, long otherwise, long *value);
 blink_result_t xml_busid(const xml_reader_t *reader, const xmlNode *pci, const char **busid);
+
+/* ---- xml_busids.c ---- */
+
+void xml_busids_sort(xml_busids_t *busids);
+
+/* Those of the host with this bus id, upper and lower case alike, in the order of their indices: *count of
+ * them, NULL if there are none. The list is sorted. */
+const xml_busid_t *xml_busids_find(const xml_busids_t *busids, uint32_t host, const char *busid,
+                                   size_t *count);
 
 /* ---- xml_devices.c ---- */
 

@@ -405,6 +405,37 @@ static void test_nccl_dump_of_several_hosts(void **state)
     topo_destroy(topo);
 }
 
+/* Each with a link to the one after it, whose bus id is anywhere in the file. */
+static void test_links_find_their_switches_among_many(void **state)
+{
+    enum { SWITCHES = 512, STRIDE = 201, GPUS_FROM = 0x8000 };
+    char *xml = NULL, from[32], to[32];
+    size_t bytes;
+    topo_t *topo = NULL;
+    FILE *text = open_memstream(&xml, &bytes);
+    (void)state;
+    fputs("<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\" vendor=\"GenuineIntel\">", text);
+    for (uint32_t i = 0; i < SWITCHES; i++)
+        fprintf(
+            text,
+            "<pci busid=\"%04x:ab:00.0\" class=\"0x060400\" link_speed=\"8.0 GT/s PCIe\" link_width=\"16\">"
+            "<pcilink target=\"%04X:AB:00.0\"/>"
+            "<pci busid=\"%04x:ab:00.0\" class=\"0x030200\" link_speed=\"8.0 GT/s PCIe\" link_width=\"16\">"
+            "<gpu dev=\"%u\" sm=\"90\" rank=\"%u\"/></pci></pci>",
+            i * STRIDE % SWITCHES, (i * STRIDE + 1) % SWITCHES, GPUS_FROM + i, i, i);
+    fputs("</cpu></system>", text);
+    fclose(text);
+    assert_int_equal(topo_parse_nccl_xml(xml, bytes, "many", &topo), BLINK_OK);
+    assert_null(topo->notes);
+    for (uint32_t i = 0; i < SWITCHES; i++) {
+        snprintf(from, sizeof(from), "pci-%04x:ab:00.0", i);
+        snprintf(to, sizeof(to), "pci-%04x:ab:00.0", (i + 1) % SWITCHES);
+        assert_link(topo, from, to, TOPO_PCIE, 5000);
+    }
+    topo_destroy(topo);
+    free(xml);
+}
+
 static void test_unknown_pcie_speed_counts_as_gen3_x16(void **state)
 {
     (void)state;
@@ -676,6 +707,7 @@ int main(void)
         cmocka_unit_test(test_nccl_dump_becomes_nodes_and_links),
         cmocka_unit_test(test_rccl_dump_has_its_xgmi_links_and_names_what_it_leaves_out),
         cmocka_unit_test(test_nccl_dump_of_several_hosts),
+        cmocka_unit_test(test_links_find_their_switches_among_many),
         cmocka_unit_test(test_unknown_pcie_speed_counts_as_gen3_x16),
         cmocka_unit_test(test_nccl_skeleton_gives_the_pcie_tree),
         cmocka_unit_test(test_shared_dumps_load),
