@@ -37,10 +37,11 @@ def leaves(spine_GBps):
     """Two leaves with half of the hosts each, under one spine."""
     def change(topology):
         hosts = nics_of(topology)
-        hang(topology, {nic: f"net/leaf{2 * i // len(hosts)}" for i, nics in enumerate(hosts) for nic in nics})
+        hang(topology, {nic: f"net/leaf{2 * i // len(hosts)}"
+                        for i, nics in enumerate(hosts) for nic in nics})
         topology["nodes"].append({"id": "net/spine", "kind": "switch"})
-        topology["links"] += [{"from": f"net/leaf{leaf}", "to": "net/spine", "kind": "net", "GBps": spine_GBps,
-                               "latency_us": 1} for leaf in range(2)]
+        topology["links"] += [{"from": f"net/leaf{leaf}", "to": "net/spine", "kind": "net",
+                               "GBps": spine_GBps, "latency_us": 1} for leaf in range(2)]
     return change
 
 

@@ -127,6 +127,25 @@ static void test_a_chain_stores_and_forwards_chunks(void **state)
     topo_destroy(topo);
 }
 
+/* One hop, whose lanes go through their parts in order. */
+static void test_a_short_last_chunk_waits_as_long_as_a_whole_one(void **state)
+{
+    topo_t *topo = load("dgx2");
+    plan_t *plan = make(topo, BLINK_ALLREDUCE, BLINK_ALGORITHM_ONE_HOP);
+    const uint64_t chunk_bytes = 64 * KIB;
+    const uint64_t quarter =
+        (uint64_t)(16.0 * (double)KIB * plan->channels[0].part_count / plan->channels[0].share);
+    double us[3]; /* of one chunk per part, of one and a quarter, of one and a half */
+    (void)state;
+    for (uint64_t i = 0; i < 3; i++)
+        us[i] = predict(topo, plan, (4 + i) * quarter, BLINK_PROTOCOL_SIMPLE, chunk_bytes);
+    double hop_us = 2.0 + model_hop_us(topo, plan->paths[0].links, 2, BLINK_PROTOCOL_SIMPLE);
+    if (fabs(us[1] - us[0] - (us[2] - us[1]) - hop_us) > 1e-2)
+        fail_msg("%f, %f and %f us", us[0], us[1], us[2]);
+    plan_destroy(plan);
+    topo_destroy(topo);
+}
+
 static void check_growth(const topo_t *topo, const plan_t *plan, blink_protocol_t protocol)
 {
     double before_us = 0.0;
@@ -562,6 +581,7 @@ int main(void)
         cmocka_unit_test(test_a_star_takes_its_hops_and_its_bytes),
         cmocka_unit_test(test_a_ring_takes_all_its_steps),
         cmocka_unit_test(test_a_chain_stores_and_forwards_chunks),
+        cmocka_unit_test(test_a_short_last_chunk_waits_as_long_as_a_whole_one),
         cmocka_unit_test(test_time_grows_with_bytes_towards_the_rate),
         cmocka_unit_test(test_predicted_chunk_is_the_executors),
         cmocka_unit_test(test_short_chunks_leave_a_ring_idle),
