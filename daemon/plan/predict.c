@@ -28,11 +28,12 @@ typedef enum weight {
 typedef struct channel_cost {
     double part_share; /* of the payload that one image's part carries */
     double alpha_us[PROTOCOL_COUNT];
-    double fill_us_per_byte; /* max(0, F - M), or E - M */
-    double busy_us_per_byte; /* M */
-    bool in_order;           /* several parts, which lanes take in turn */
-    bool ring;               /* and every rank sends all the time */
-    bool in_step;            /* and those of all channels send, wait and sum up at the same time */
+    double fill_us_per_byte;    /* max(0, F - M), or E - M */
+    double busy_us_per_byte;    /* M */
+    double through_us_per_byte; /* V */
+    bool in_order;              /* several parts, which lanes take in turn */
+    bool ring;                  /* and every rank sends all the time */
+    bool in_step;               /* and those of all channels send, wait and sum up at the same time */
     double turn_alpha_us[PROTOCOL_COUNT]; /* Q */
     double turn_us_per_byte;              /* U */
 } channel_cost_t;
@@ -250,10 +251,10 @@ static void visit_channel(const walk_t *walk, const plan_channel_t *channel)
 }
 
 /* What the channel's busiest link takes for a byte of every part; *turn: for what the lanes of one phase
- * send. */
-static double busiest_link(const walk_t *walk, const plan_channel_t *channel, double *turn)
+ * send; *through: the busiest one up, and after it the busiest one down. */
+static double busiest_link(const walk_t *walk, const plan_channel_t *channel, double *turn, double *through)
 {
-    double longest = 0.0;
+    double longest = 0.0, longest_up = 0.0, longest_down = 0.0;
     *turn = 0.0;
     visit_channel(walk, channel);
     for (uint32_t i = 0; i < walk->topo->link_count; i++) {
@@ -263,7 +264,10 @@ static double busiest_link(const walk_t *walk, const plan_channel_t *channel, do
         walk->nic_visits[i] += is_of_nic(walk->topo, i) ? all : 0;
         longest = fmax(longest, all * us_per_byte);
         *turn = fmax(*turn, (up > visits[VISIT_DOWN] ? up : visits[VISIT_DOWN]) * us_per_byte);
+        longest_up = fmax(longest_up, visits[VISIT_UP] * us_per_byte);
+        longest_down = fmax(longest_down, (visits[VISIT_ROOT] + visits[VISIT_DOWN]) * us_per_byte);
     }
+    *through = longest_up + longest_down;
     return longest;
 }
 
@@ -322,7 +326,7 @@ static double longest_path(const walk_t *walk)
 static void measure_channel(const walk_t *walk, uint32_t index, plan_predictor_t *predictor)
 {
     const plan_channel_t *channel = &walk->plan->channels[index];
-    double heaviest[WEIGHT_COUNT] = {0}, of_lanes[2][WEIGHT_COUNT] = {0}, turn;
+    double heaviest[WEIGHT_COUNT] = {0}, of_lanes[2][WEIGHT_COUNT] = {0}, turn, through;
     for (uint32_t i = 0; i < channel->part_count; i++) {
         double sum[2][WEIGHT_COUNT];
         weigh_part(walk, &channel->parts[i], sum);
@@ -336,7 +340,8 @@ static void measure_channel(const walk_t *walk, uint32_t index, plan_predictor_t
     double images = (double)plan_image_count(walk->plan), hops = walk->plan->rank_count - 1;
     double byte_us = 1.0 / (BYTES_PER_US_GBps * block_GBps(walk->plan));
     bool in_order = channel->part_count > 1, by_switch = walk->plan->algorithm == BLINK_ALGORITHM_MULTICAST;
-    double link_us = busiest_link(walk, channel, &turn), block_us = walk->blocks[index].load * byte_us;
+    double link_us = busiest_link(walk, channel, &turn, &through),
+           block_us = walk->blocks[index].load * byte_us;
     double busy = fmax(link_us, in_order && !by_switch ? walk->blocks[index].both * byte_us : block_us);
     double fill = fmax(0.0, heaviest[MOVE] - busy);
     if (collective_has_root(walk->plan->collective) && !collective_routes(walk->plan->collective))
@@ -348,6 +353,7 @@ static void measure_channel(const walk_t *walk, uint32_t index, plan_predictor_t
         (channel_cost_t){.part_share = channel->share / (images * channel->part_count),
                          .fill_us_per_byte = by_switch ? 2.0 * busy : fill,
                          .busy_us_per_byte = busy,
+                         .through_us_per_byte = through,
                          .in_order = in_order,
                          .ring = in_order && fmax(of_lanes[LANE_UP][HOP], of_lanes[LANE_DOWN][HOP]) >= hops,
                          .turn_us_per_byte = by_switch ? busy / 2.0 : fmax(turn, block_us)};
@@ -490,6 +496,19 @@ static double channel_us(const plan_predictor_t *predictor, const channel_cost_t
     return predictor->reduces ? later * (predictor->facts[protocol].latency_us + 2.0 * busy_us) / slots : 0.0;
 }
 
+/* Least time of a channel of one part: the first piece comes up to the root and goes down again, and the
+ * others are behind it. */
+static double through_us(const plan_predictor_t *predictor, const channel_cost_t *cost, double bytes,
+                         double piece_bytes, blink_protocol_t protocol)
+{
+    double later_bytes = bytes * cost->part_share - piece_bytes;
+    if (cost->in_order)
+        return 0.0;
+    return cost->alpha_us[protocol] +
+           (cost->through_us_per_byte * piece_bytes + cost->busy_us_per_byte * later_bytes) /
+               payload_share_of(predictor, protocol);
+}
+
 /* What takes as long as the longer one, and a little longer where both are about as long: waits of one are in
  * the way of the other. */
 static double meet(double one_us, double other_us)
@@ -517,7 +536,8 @@ double plan_predictor_us(const plan_predictor_t *predictor, uint64_t payload_byt
         double fill_us = cost->alpha_us[protocol] + cost->fill_us_per_byte * piece_bytes / payload_share;
         double least_us =
             piece_bytes > 0.0 ? channel_us(predictor, cost, bytes, piece_bytes, protocol, slots) : 0.0;
-        double alone_us = fill_us + least_us, whole_us = fmax(fill_us + move_us, alone_us);
+        double alone_us = fmax(fill_us + least_us, through_us(predictor, cost, bytes, piece_bytes, protocol)),
+               whole_us = fmax(fill_us + move_us, alone_us);
         if (cost->ring && predictor->move_us == 0.0)
             whole_us = fmin(whole_us, meet(predictor->facts[protocol].latency_us + move_us, alone_us));
         longest_us = fmax(longest_us, whole_us);

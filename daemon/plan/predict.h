@@ -21,6 +21,10 @@
  * - W: the time that the busiest NIC's moves take whoever makes them, one after another: none, unless
  *   plan_predictor_charge_moves() says what a move between hosts costs. µs
  *
+ * T is no less than launch + A_c + V_c p/e + (N - 1) M_c p/e either, where V_c is for a byte what the busiest
+ * link towards the root takes and after that the busiest one away from it, of a channel of one part: before
+ * sums go down they have come up.
+ *
  * In a ring all ranks send from the start, and channels fill each other's waits: T - launch is no more than
  * the longer one of S / (e · rate) + a hop and A_c + F_c p/e + R_c, and a little where both are about as
  * long.

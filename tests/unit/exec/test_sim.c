@@ -3,6 +3,7 @@
  * simulation (rates, bytes, order, repetition) on real topologies.
  */
 #include "error.h"
+#include "plan/choose.h"
 #include "plan/lane/lane.h"
 #include "plan/model.h"
 #include "plan/predict.h"
@@ -356,6 +357,44 @@ static void test_a_hop_costs_what_its_slowest_kind_of_link_costs(void **state)
     }
 }
 
+/* ---- predictions ---- */
+
+/* Of shallow trees many edges share a NIC on the way to the root, and others on the way back. */
+static void test_sums_have_come_up_before_they_go_down(void **state)
+{
+    const uint64_t bytes = 16384;
+    fixture_t fixture = {0};
+    plan_choice_t choice;
+    uint32_t found = 0;
+    (void)state;
+    assert_int_equal(topo_load("2xdgx1v", &fixture.topo), BLINK_OK);
+    plan_request_t request = {.collective = BLINK_ALLREDUCE,
+                              .rank_node = fixture.topo->gpus,
+                              .rank_count = fixture.topo->gpu_count,
+                              .bytes = bytes};
+    assert_int_equal(plan_choose(fixture.topo, &request, &choice), BLINK_OK);
+    for (uint32_t i = 0; i < choice.contender_count; i++) {
+        const plan_contender_t *contender = &choice.contenders[i];
+        if (contender->algorithm != BLINK_ALGORITHM_SHALLOW_TREES)
+            continue;
+        contender->plan->protocol = BLINK_PROTOCOL_LL;
+        assert_int_equal(lane_compile(fixture.topo, contender->plan, NULL, &fixture.program), BLINK_OK);
+        fixture.config = (sim_config_t){BLINK_PROTOCOL_LL, SIM_REDUCE_GBPS};
+        double simulated_us = run(&fixture, bytes / fixture.program->block_count, 0, 0);
+        double predicted_us = plan_predictor_us(contender->predictor, bytes, BLINK_PROTOCOL_LL, 0) -
+                              model_launch_us(BLINK_PROTOCOL_LL);
+        if (fabs(predicted_us / simulated_us - 1.0) > 0.1)
+            fail_msg("%f us predicted, %f simulated", predicted_us, simulated_us);
+        lane_program_destroy(fixture.program);
+        found++;
+    }
+    assert_true(found > 0);
+    sim_result_fini(&fixture.result);
+    lane_geometry_fini(&fixture.geometry);
+    plan_choice_fini(&choice);
+    topo_destroy(fixture.topo);
+}
+
 /* ---- chunks of small payloads ---- */
 
 /* How the time that is predicted, and the one that is simulated, compare to those with the chunk that the
@@ -479,6 +518,7 @@ int main(void)
         cmocka_unit_test(test_small_chunks_fill_a_deep_tree_sooner),
         cmocka_unit_test(test_small_chunks_are_never_slower),
         cmocka_unit_test(test_a_hop_costs_what_its_slowest_kind_of_link_costs),
+        cmocka_unit_test(test_sums_have_come_up_before_they_go_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
