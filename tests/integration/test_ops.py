@@ -2,13 +2,33 @@
 import glob
 import json
 import os
+import pathlib
 import re
+import shutil
+import signal
+import subprocess
+import sys
 import unittest
 
 from harness import BLINKCTL, IntegrationTest, new_id, needs
 
 SHORT = "allreduce:100:float32:sum"
 REMEMBERED = 1024
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "observe.md"
+
+
+def needs_probes():
+    needs("sys/sdt.h", glob.glob("/usr/include/**/sys/sdt.h", recursive=True), "systemtap-sdt-dev")
+
+
+def needs_bpftrace():
+    """Skip the test where bpftrace is not, or may not trace."""
+    needs("bpftrace", shutil.which("bpftrace"), "bpftrace")
+    tried = subprocess.run(["bpftrace", "-e", "BEGIN { exit(); }"], capture_output=True, text=True,
+                           check=False)
+    if tried.returncode != 0:
+        print(f"SKIPPED: bpftrace cannot trace here: {tried.stderr.strip()}", file=sys.stderr)
+        raise unittest.SkipTest("bpftrace cannot trace")
 
 
 class OpsTest(IntegrationTest):
@@ -142,13 +162,32 @@ class OpsTest(IntegrationTest):
         self.assertIn("no communicator 1 ", err)
 
     def test_probes_are_in_the_daemon_where_their_header_was(self):
-        needs("sys/sdt.h", glob.glob("/usr/include/**/sys/sdt.h", recursive=True), "systemtap-sdt-dev")
+        needs_probes()
         status, notes, err = self.run_command(["readelf", "--notes", "--wide", os.environ["BLINKD"]])
         self.assertEqual(status, 0, err)
         probes = re.findall(r"Provider: blink\n +Name: (\w+)\n.*\n +Arguments: (.*)", notes)
         self.assertEqual({(name, len(arguments.split())) for name, arguments in probes},
                          {("op_submitted", 4), ("op_started", 4), ("op_ended", 6), ("comm_made", 3),
                           ("comm_lost", 3)})
+
+    def test_bpftrace_sees_every_op_by_the_command_of_the_page(self):
+        needs_probes()
+        needs_bpftrace()
+        program, = re.findall(r"^sudo bpftrace -e '(.*)'$", PAGE.read_text(), re.MULTILINE)
+        self.assertIn("usdt:/usr/bin/blinkd:", program)
+        daemon = self.daemon()
+        tracer = self.start(["bpftrace", "-e", program.replace("/usr/bin/blinkd", os.environ["BLINKD"])],
+                            env={**os.environ, "__BPFTRACE_NOTIFY_PROBES_ATTACHED": "1"})
+        tracer.wait_for("its probe is attached", lambda it: "PROBES_ATTACHED" in it.stderr())
+        ranks = self.start_pair(daemon, *2 * (["times:20:allreduce:100:float32:sum"],))
+        for rank in ranks:
+            self.assert_all_ok(rank.finish())
+        tracer.child.send_signal(signal.SIGINT)
+        tracer.wait()
+        kind, histogram = re.search(r"^@us\[(\d+)\]: *\n((?:[\[(].*\n)+)", tracer.stdout(),
+                                    re.MULTILINE).groups()
+        counts = [int(count) for count in re.findall(r"^[\[(][^\])]*[\])] +(\d+) ", histogram, re.MULTILINE)]
+        self.assertEqual((int(kind), sum(counts)), (1, 20), tracer.stdout())
 
     def test_profilers_see_what_a_thread_calls(self):
         needs("NVTX", "NVTX_TOOL" in os.environ, "nvidia-cuda-toolkit")
