@@ -177,8 +177,8 @@ blink_result_t engine_comm_add(engine_t *engine, const engine_comm_config_t *con
  */
 void engine_comm_leave(engine_comm_t *comm, uint32_t rank, bool lost, const char *text, engine_done_t done);
 
-/* Take the ops out of a communicator that was lost: history_free() when they are not needed any more. Those
- * of another have no place and no op. The last leave is done, as for the next. */
+/* Take the ops out of a communicator that ended with an error: history_free() when they are not needed any
+ * more. Of one that ended without there are none. The last leave is done, as for the next. */
 history_t engine_comm_take_lost_ops(engine_comm_t *comm);
 
 void engine_comm_free(engine_comm_t *comm);

@@ -39,10 +39,13 @@ import torch.distributed as dist
 from torch_ranks import expect_failure, model, train
 
 dist.init_process_group("blink")
-if dist.get_rank() == 0:
-    dist.all_reduce(torch.ones(1))
-    os.kill(os.getpid(), signal.SIGKILL)
 dist.all_reduce(torch.ones(1))
+store = dist.distributed_c10d._get_default_store()
+if dist.get_rank() == 0:
+    while store.add("reduced", 0) < 2:  # the op may end on another host later than here
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
+store.add("reduced", 1)
 expect_failure(dist.DistBackendError, "rank 0", dist.all_reduce, torch.ones(1))
 for _ in range(2):
     blink_torch.reform()

@@ -187,11 +187,11 @@ class Daemon(Process):
     """blinkd on a socket of its own; `flags` are added to its command line, and `prefix` stands before it."""
 
     def __init__(self, case, *flags, topology=None, devices=8, directory=None, wait=True, prefix=(),
-                 **options):
+                 program=BLINKD, **options):
         self.case = case
         self.directory = directory or case.directory()
         self.socket = os.path.join(self.directory, "blinkd.sock")
-        arguments = [*prefix, BLINKD, "--socket", self.socket, "--devices", f"host:{devices}"]
+        arguments = [*prefix, program, "--socket", self.socket, "--devices", f"host:{devices}"]
         if topology:
             arguments += ["--topology", topology]
         super().__init__(arguments + list(flags), **options)

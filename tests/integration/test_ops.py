@@ -175,8 +175,10 @@ class OpsTest(IntegrationTest):
         needs_bpftrace()
         program, = re.findall(r"^sudo bpftrace -e '(.*)'$", PAGE.read_text(), re.MULTILINE)
         self.assertIn("usdt:/usr/bin/blinkd:", program)
-        daemon = self.daemon()
-        tracer = self.start(["bpftrace", "-e", program.replace("/usr/bin/blinkd", os.environ["BLINKD"])],
+        # A probe is of the file: daemons of other tests would be counted, too.
+        own = shutil.copy(os.environ["BLINKD"], self.directory())
+        daemon = self.daemon(program=own)
+        tracer = self.start(["bpftrace", "-e", program.replace("/usr/bin/blinkd", own)],
                             env={**os.environ, "__BPFTRACE_NOTIFY_PROBES_ATTACHED": "1"})
         tracer.wait_for("its probe is attached", lambda it: "PROBES_ATTACHED" in it.stderr())
         ranks = self.start_pair(daemon, *2 * (["times:20:allreduce:100:float32:sum"],))

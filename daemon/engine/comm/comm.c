@@ -314,6 +314,7 @@ static void comm_free(engine_comm_t *comm)
     exec_share_destroy(comm->share);
     plan_uses_free(&comm->plan_uses);
     history_free(&comm->history);
+    history_free(&comm->lost_ops);
     free(comm->transfers);
     free(comm->nodes);
     free(comm->member_of);
@@ -449,13 +450,19 @@ void engine_comm_free(engine_comm_t *comm)
 
 history_t engine_comm_take_lost_ops(engine_comm_t *comm)
 {
-    history_t taken = {0};
-    if (comm->end_reason != BLINK_OK) {
-        taken = comm->history;
-        comm->history = (history_t){0};
-        history_trim(&taken);
-    }
+    history_t taken = comm->lost_ops;
+    comm->lost_ops = (history_t){0};
     return taken;
+}
+
+/* For the control thread: who still asks the engine about a lost communicator hears of no ops any more. */
+static void set_lost_ops_aside(engine_comm_t *comm)
+{
+    if (comm->end_reason == BLINK_OK)
+        return;
+    history_trim(&comm->history);
+    comm->lost_ops = comm->history;
+    comm->history = (history_t){0};
 }
 
 /* True if the rank was the last one. That one also waits for the communicator's ops. */
@@ -482,6 +489,7 @@ static bool rank_leave_if_done(comm_rank_t *rank)
         op_free_spare(comm);
         plan_uses_credit(&comm->plan_uses);
         history_credit(&comm->history);
+        set_lost_ops_aside(comm);
     }
     bool last = rank->last; /* from the post on the rank is the control thread's */
     rank->left = true;

@@ -283,7 +283,7 @@ static void serve(worker_t *worker)
         else
             snprintf(result.text, sizeof(result.text), "%s", blink_error_text());
         reply(worker->socket_fd, &result, sizeof(result));
-        if (health != BLINK_OK)
+        if (worker_is_lost(worker))
             wake_run_thread(worker);
     }
 }

@@ -460,6 +460,8 @@ static inline void engines_on_left(void *context)
     leave->done = true;
     if (--leave->comm->members[leave->host] > 0)
         return;
+    history_t lost_ops = engine_comm_take_lost_ops(leave->comm->of_host[leave->host]);
+    history_free(&lost_ops);
     engine_comm_free(leave->comm->of_host[leave->host]);
     leave->comm->of_host[leave->host] = NULL;
 }

@@ -102,6 +102,34 @@ static void test_small_ops_of_every_kind_between_large_ones(void **state)
     }
 }
 
+/* The ops are taken and freed on the control thread while the engine has questions about them. */
+static void test_ops_are_asked_for_while_the_last_rank_leaves(void **state)
+{
+    enum { ROUNDS = 4, ASKS = 64 };
+    static const uint32_t ranks[] = {2};
+    engine_records_t *records[ASKS];
+    (void)state;
+    engines_t engines;
+    engines_init(&engines, ranks, 1);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        test_comm_t *comm = comm_add(&engines, long_us());
+        run_times(&engines, comm, &tiny, WARM_OPS);
+        rank_leave(&engines, comm, 0, true);
+        rank_begin_to_leave(&engines, comm, 1, true);
+        for (uint32_t i = 0; i < ASKS; i++) {
+            assert_int_equal(
+                engine_records_create(comm->of_host[0], 0, 0, engines_done(&engines), &records[i]), BLINK_OK);
+            engine_records_ask(records[i]);
+        }
+        engines_await_done(&engines, ASKS);
+        while (!comm->leaves[1].done)
+            engines_pump(&engines);
+        for (uint32_t i = 0; i < ASKS; i++)
+            free(records[i]);
+    }
+    engines_fini(&engines);
+}
+
 /* ---- many at a time ---- */
 
 /* All ranks submit all of them as one group. */
@@ -365,6 +393,7 @@ int main(void)
         cmocka_unit_test(test_groups_have_more_ops_than_there_are_landings),
         cmocka_unit_test(test_hosts_that_disagree_about_small_ops),
         cmocka_unit_test(test_a_fail_tells_nothing_of_standing_landings),
+        cmocka_unit_test(test_ops_are_asked_for_while_the_last_rank_leaves),
         cmocka_unit_test(test_landings_end_with_their_communicator),
         cmocka_unit_test(test_data_for_a_communicator_that_has_left_are_dropped),
         cmocka_unit_test(test_landings_end_with_a_hosts_part_of_the_communicator),
