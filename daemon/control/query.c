@@ -166,10 +166,10 @@ static void fail_without_comm(const page_t *page, uint32_t comm)
 static void answer_ops(const page_t *page, const Blinkwire__Query *query)
 {
     const roster_t *roster = find_roster(page->view, query->comm);
-    const history_t *lost = lost_ops_find(page->view, query->comm);
+    const history_t *lost;
     if (roster && roster->engine)
         ops_query(page->asker, roster, query->ops_since, page->number);
-    else if (lost)
+    else if ((lost = lost_ops_find(page->view, query->comm)))
         ops_query_lost(page->asker, lost, query->ops_since, page->number);
     else
         asker_fail(

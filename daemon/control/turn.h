@@ -47,7 +47,7 @@ blink_result_t turns_init(turns_t *turns, uv_loop_t *loop, mailbox_t *mailbox);
 void turns_post(turns_t *turns, tenant_t *tenant, work_t *work);
 
 /* Have the timer called once at this time of the loop, or with its next turn if that has passed. A timer of
- * 0 ms that its own call sets is called again in the same turn (libuv before 1.45): who leaves the rest to
+ * 0 ms that its own call sets is called again in the same turn (seen with libuv 1.44): who leaves the rest to
  * the next turn, because this one is over, would be called for ever. */
 void turns_set_timer(uv_timer_t *timer, uint64_t at_ms, uv_timer_cb on_timer);
 

@@ -18,8 +18,9 @@ typedef struct writer {
     const prediction_t *prediction;
     FILE *out;
     history_t history;
-    uint32_t *tag_first; /* by op */
-    uint32_t **devices;  /* by communicator: of its ranks */
+    const schedule_t **schedules; /* by op, of its kind; NULL: it moves nothing */
+    uint32_t *tag_first;          /* by op */
+    uint32_t **devices;           /* by communicator: of its ranks */
     uint32_t device_count;
     /* Of the device that is written: the last op that a thread submitted, and of those of a rank, which is
      * history.by_rank's, the last collective and the last transfer from it. TRACE_NONE: there is none. */
@@ -37,11 +38,6 @@ void schedule_free(schedule_t *schedule)
 }
 
 /* ---- what is known before ---- */
-
-static const schedule_t *schedule_of(const writer_t *writer, const trace_op_t *op)
-{
-    return predict_kind(writer->prediction, op)->schedule;
-}
 
 /* Ranks that take part in an op. */
 static uint32_t rank_count_of(const trace_t *trace, const trace_op_t *op)
@@ -76,13 +72,14 @@ static blink_result_t number_tags(writer_t *writer)
     uint64_t tags = 0;
     for (uint32_t i = 0; i < trace->ops.count; i++) {
         const trace_op_t *op = &trace->ops.items[i];
-        const schedule_t *schedule = schedule_of(writer, op);
+        const schedule_t *schedule = predict_kind(writer->prediction, op)->schedule;
         uint32_t ranks = rank_count_of(trace, op);
         if (op->arrival_count < ranks)
             return BLINK_FAIL(BLINK_ERR_UNSUPPORTED,
                               "the trace does not say when all ranks of communicator %u came to its ops: the "
                               "daemon remembers it of 64, and they are %u",
                               trace->comms.items[op->comm].number, ranks);
+        writer->schedules[i] = schedule;
         writer->tag_first[i] = (uint32_t)tags;
         tags += schedule ? goal_tag_count(schedule->goal) : 2ull * trace->comms.items[op->comm].rank_count;
         if (tags > UINT32_MAX)
@@ -97,13 +94,14 @@ static blink_result_t writer_init(writer_t *writer)
     const trace_t *trace = writer->trace;
     BLINK_TRY(history_make(trace, &writer->history));
     size_t ranks = writer->history.first[trace->comms.count];
+    writer->schedules = calloc(trace->ops.count, sizeof(*writer->schedules));
     writer->tag_first = calloc(trace->ops.count, sizeof(uint32_t));
     writer->devices = calloc(trace->comms.count, sizeof(*writer->devices));
     writer->of_thread = calloc(writer->history.thread_count, sizeof(uint32_t));
     writer->collective = calloc(ranks, sizeof(uint32_t));
     writer->transfer = calloc(ranks, sizeof(uint32_t));
-    if (!writer->tag_first || !writer->devices || !writer->of_thread || !writer->collective ||
-        !writer->transfer)
+    if (!writer->schedules || !writer->tag_first || !writer->devices || !writer->of_thread ||
+        !writer->collective || !writer->transfer)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for a schedule of %zu ops", trace->ops.count);
     for (uint32_t i = 0; i < trace->comms.count; i++)
         BLINK_TRY(find_devices(writer, i));
@@ -115,6 +113,7 @@ static void writer_fini(writer_t *writer)
     for (size_t i = 0; writer->devices && i < writer->trace->comms.count; i++)
         free(writer->devices[i]);
     free(writer->devices);
+    free(writer->schedules);
     free(writer->tag_first);
     free(writer->of_thread);
     free(writer->collective);
@@ -157,7 +156,7 @@ static void write_meeting(const writer_t *writer, uint32_t op, uint32_t rank, co
 static void write_op(const writer_t *writer, uint32_t op, uint32_t rank)
 {
     const trace_op_t *of = &writer->trace->ops.items[op];
-    const schedule_t *schedule = schedule_of(writer, of);
+    const schedule_t *schedule = writer->schedules[op];
     labels_t labels;
     make_labels(op, &labels);
     uint64_t took_us = schedule ? 0 : of->ended_us - of->all_came_us;

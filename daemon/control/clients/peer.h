@@ -28,8 +28,7 @@ typedef struct peer {
 } peer_t;
 
 /* Ask the kernel who is there; then watch the process, whose end is told once. Errors: PEER_LOST (it has
- * ended already), QUOTA (no
- * descriptors), SYSTEM. Of a failed peer_watch() nothing remains to be closed. */
+ * ended already), QUOTA (no descriptors), SYSTEM. Of a failed peer_watch() nothing remains to be closed. */
 blink_result_t peer_identify(peer_t *peer, int socket_fd);
 blink_result_t peer_watch(peer_t *peer, uv_loop_t *loop, int socket_fd, void (*ended)(void *context),
                           void *context);
