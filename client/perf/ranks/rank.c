@@ -12,9 +12,11 @@
 #include "report/report.h"
 #include "unique_id.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LATE_NS 2000000 /* by which the last rank comes to a barrier that is being checked */
 
@@ -430,13 +432,21 @@ blink_result_t perf_rank_run(const perf_run_t *run, uint32_t rank)
     return result;
 }
 
+/* Whether who read what is printed has gone: SIGPIPE has ended or will end the rank that prints, and nobody
+ * is to hear of it from the others. */
+static bool reader_has_gone(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
+}
+
 int perf_rank_status(const perf_run_t *run, uint32_t rank)
 {
     blink_result_t result = perf_rank_run(run, rank);
     if (result == BLINK_OK)
         return EXIT_SUCCESS;
     /* Relaxed: only which rank comes first matters; the others fail because of it. */
-    if (atomic_exchange_explicit(&run->board->failed, 1, memory_order_relaxed) == 0) {
+    if (atomic_exchange_explicit(&run->board->failed, 1, memory_order_relaxed) == 0 && !reader_has_gone()) {
         if (run->options->collective == PERF_NOP)
             fprintf(stderr, "blink-perf: %s\n", blink_error_text());
         else
