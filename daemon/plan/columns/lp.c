@@ -234,23 +234,6 @@ static void lp_settle(plan_lp_t *lp)
     lp->settled = rows;
 }
 
-blink_result_t plan_lp_start(plan_lp_t *lp, const uint32_t *columns, uint32_t count, uint32_t tight)
-{
-    BLINK_TRY(lp_place_all_rows(lp));
-    if (setjmp(lp->trap) != 0)
-        return lp_fatal(lp);
-    glp_error_hook(lp_trap, lp);
-    lp_settle(lp);
-    glp_std_basis(lp->problem);
-    for (uint32_t row = 0; row < lp->row_count; row++)
-        if (row == tight || !(lp->limit[row] > 0.0))
-            glp_set_row_stat(lp->problem, lp->place[row], row == tight ? GLP_NU : GLP_NS);
-    for (uint32_t i = 0; i < count; i++)
-        glp_set_col_stat(lp->problem, (int)columns[i] + 1, GLP_BS);
-    glp_error_hook(NULL, NULL);
-    return BLINK_OK;
-}
-
 /* One run of the simplex method; 0, its error, or the negative status of what it left. */
 static int lp_run(const plan_lp_t *lp, const glp_smcp *control)
 {

@@ -38,10 +38,6 @@ void plan_lp_cap(plan_lp_t *lp, uint32_t column, double most);
  * number up to that. */
 void plan_lp_make_whole(plan_lp_t *lp, uint32_t column, uint32_t most);
 
-/* Let the next solve begin where only these columns are not 0 and the row `tight` is at its limit. With the
- * slack of all other rows but the balanced ones they must be a basis. */
-blink_result_t plan_lp_start(plan_lp_t *lp, const uint32_t *columns, uint32_t count, uint32_t tight);
-
 /* Solve from the last basis. */
 blink_result_t plan_lp_solve(plan_lp_t *lp);
 

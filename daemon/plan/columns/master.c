@@ -214,19 +214,6 @@ blink_result_t pack_master_solve(pack_master_t *m, bool *solved)
     return BLINK_OK;
 }
 
-blink_result_t pack_master_start(pack_master_t *m, const uint32_t *columns, uint32_t tight)
-{
-    uint32_t *basis = malloc((m->goal_count + 1u) * sizeof(*basis));
-    if (!basis)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u goals", m->goal_count);
-    for (uint32_t goal = 0; goal < m->goal_count; goal++)
-        basis[goal] = lp_column(m, columns[goal]);
-    basis[m->goal_count] = 0;
-    blink_result_t result = plan_lp_start(m->lp, basis, m->goal_count + 1, tight);
-    free(basis);
-    return result;
-}
-
 void pack_master_set_worth(pack_master_t *m, double worth)
 {
     for (uint32_t goal = 0; goal < m->goal_count; goal++)

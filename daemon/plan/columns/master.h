@@ -108,10 +108,6 @@ void pack_master_free(pack_master_t *m, uint32_t column);
  * not, the solution is the last one. Errors: NO_MEMORY. */
 blink_result_t pack_master_solve(pack_master_t *m, bool *solved);
 
-/* Where goals are balanced: let the next solve begin at one column for each goal, which load the row `tight`
- * the most. Errors: NO_MEMORY. */
-blink_result_t pack_master_start(pack_master_t *m, const uint32_t *columns, uint32_t tight);
-
 /* Take the prices of the last solution. */
 void pack_master_take_prices(pack_master_t *m);
 

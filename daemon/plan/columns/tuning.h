@@ -142,30 +142,34 @@
 /* A rate as near to its bound is optimal. unit.route. */
 #define ROUTE_ENOUGH 1e-6
 /* The same where ranks are many. H: unequal-64/alltoall. */
-#define ROUTE_ENOUGH_LARGE 0.003
-/* One part in so many of a source's demands is rerouted together; how much sharper the next sweep's prices
- * are; sweeps that gain nothing before the program is asked. H: hypercube-64/alltoall, torus-128/alltoall. */
-#define ROUTE_TOGETHER    32u
-#define ROUTE_SHARPER     1.3
-#define ROUTE_IDLE_SWEEPS 2u
-/* A program of more demands has less work to do it in, and is not asked where one route for each demand
- * reaches less than this part of the bound: it would not end. H: torus-128/alltoall, unequal-128/alltoall. */
-#define ROUTE_MANY_DEMANDS 8192u
-#define ROUTE_MANY_WORK    100000000u
-#define ROUTE_HARD         0.75
+#define ROUTE_ENOUGH_LARGE 0.001
 /* What one hop of a route costs besides, of the dearest path: of equally cheap routes one of few hops is
  * found. unit.route. */
 #define ROUTE_HOP_PENALTY 1e-10
 /* Rounds, and work, that may go into an optimum: some seconds. H: torus-64/alltoall. */
 #define ROUTE_ROUNDS_MAX 500u
 #define ROUTE_WORK_MAX   400000000u
-/* The first packing by weights: the exponent as above, at first and more by each sweep over all demands; how
- * many sources go by the same prices; sweeps where the program finds no solution. unit.plan_random: no time.
- */
-#define ROUTE_EXPONENT        10.0
-#define ROUTE_EXPONENT_GROWTH 2.0
-#define ROUTE_SOURCES         8u
-#define ROUTE_SWEEPS          20u
+/* No program is made for more demands. H: regular-64/alltoall, unit.route. */
+#define ROUTE_PROGRAM_DEMANDS_MAX 1100u
+/* Of the bound: where balancing came as near, no program goes on. H: duplex-32/alltoall, unit.route. */
+#define ROUTE_BALANCED 0.993
+/* Prices grow with loads as SPREAD_EXPONENT says; how many sources go by the same prices. unit.plan_random:
+ * no time. */
+#define ROUTE_EXPONENT 10.0
+#define ROUTE_SOURCES  8u
+/* Balancing: by how much the exponent grows with each sweep, and where it ends; every so many sweeps new
+ * routes are looked for; Newton's steps for a shift, and when they are near enough. H: all of alltoall. */
+#define BALANCE_SHARPER      1.007
+#define BALANCE_EXPONENT_MAX 3000.0
+#define BALANCE_SEARCH       12u
+#define BALANCE_STEPS        20u
+#define BALANCE_NEAR         0.001
+/* Merging routes: sweeps that mend what a merger left, the first one's exponent and its growth; rounds of
+ * both. H: torus-64/alltoall, unequal-64/alltoall, all of 16. */
+#define BALANCE_MEND_SWEEPS   20u
+#define BALANCE_MEND_EXPONENT 100.0
+#define BALANCE_MEND_SHARPER  1.2
+#define BALANCE_THIN_ROUNDS   20u
 /* An alltoall of more ranks is scheduled and not solved; how often prices are new meanwhile. unit.route. */
 #define ROUTE_PROGRAM_RANKS_MAX 128u
 #define ROUTE_SCHEDULE_PRICES   8u

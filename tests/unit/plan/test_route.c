@@ -347,6 +347,58 @@ static void test_alltoall_of_many_ranks_relays_within_hosts(void **state)
     topo_destroy(topo);
 }
 
+/* A ring, and six links more from every gpu to gpus at random; each of a capacity of its own, over `orders`
+ * of ten. */
+static topo_t *roll_unequal(uint32_t gpus, double orders)
+{
+    dice_t dice = {gpus};
+    topo_builder_t *builder = NULL;
+    topo_t *topo = NULL;
+    bool joined[128][128] = {{false}};
+    char id[2][16];
+    assert_int_equal(topo_build_create("unequal", "dice", &builder), BLINK_OK);
+    for (uint32_t i = 0; i < gpus; i++) {
+        snprintf(id[0], sizeof(id[0]), "n%u", i);
+        assert_int_equal(topo_build_node(builder, &(topo_node_t){.id = id[0], .kind = TOPO_DEVICE}),
+                         BLINK_OK);
+    }
+    for (uint32_t i = 0; i < 7 * gpus; i++) {
+        uint32_t from = i % gpus, to = i < gpus ? (from + 1) % gpus : roll(&dice, gpus);
+        if (from == to || joined[from][to])
+            continue;
+        joined[from][to] = joined[to][from] = true;
+        snprintf(id[0], sizeof(id[0]), "n%u", from);
+        snprintf(id[1], sizeof(id[1]), "n%u", to);
+        assert_int_equal(topo_build_link(builder, id[0], id[1], TOPO_NVLINK,
+                                         pow(10.0, orders * roll(&dice, 1001) / 1000.0), 1, 1.0, true),
+                         BLINK_OK);
+    }
+    assert_int_equal(topo_build_finish(builder, &topo), BLINK_OK);
+    topo_build_destroy(builder);
+    return topo;
+}
+
+/* More pairs than a program is made for: near the optimum, and hardly more routes than pairs. */
+static void check_unequal(uint32_t gpus, double orders)
+{
+    topo_t *topo = roll_unequal(gpus, orders);
+    plan_t *plan = route_all(topo, BLINK_ALLTOALL, 0, 0);
+    check_plan(topo, plan);
+    if (plan->rate_GBps < 0.99 * plan->bound_GBps)
+        fail_msg("%u gpus, %g orders: %g of %g", gpus, orders, plan->rate_GBps, plan->bound_GBps);
+    assert_true(plan_tree_count(plan) <= 1.5 * gpus * gpus);
+    plan_destroy(plan);
+    topo_destroy(topo);
+}
+
+static void test_alltoall_over_unequal_links_is_near_its_bound(void **state)
+{
+    (void)state;
+    check_unequal(24, 2.0);
+    check_unequal(33, 6.0);
+    check_unequal(97, 1.0);
+}
+
 /* ---- other algorithms' routes ---- */
 
 static void test_routes_of_few_hops_have_the_same_bound(void **state)
@@ -471,6 +523,7 @@ int main(void)
         cmocka_unit_test(test_alltoall_of_many_ranks_is_scheduled_and_fills_every_nic),
         cmocka_unit_test(test_alltoall_of_many_unequal_hosts_is_scheduled),
         cmocka_unit_test(test_alltoall_of_many_ranks_relays_within_hosts),
+        cmocka_unit_test(test_alltoall_over_unequal_links_is_near_its_bound),
         cmocka_unit_test(test_routes_of_few_hops_have_the_same_bound),
         cmocka_unit_test(test_narrow_ranks_are_not_lost_beside_wide_ones),
         cmocka_unit_test(test_bottlenecks_six_orders_apart_are_routed_near_the_bound),
