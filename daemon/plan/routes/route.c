@@ -4,10 +4,10 @@
  * rank to rank, whether a pair has a cheaper way than those known (Ford and Fulkerson's scheme for
  * multicommodity flows).
  *
- * An alltoall of many ranks has too many pairs for a program, and is balanced instead (route_balance.c). One of
- * more ranks still is scheduled: one route for each pair, the cheapest while prices grow with what the routes
- * before load. Where hosts have a few NICs each, these are what limits, every pair of hosts crosses them by
- * its shortest way, and the schedule is an optimum.
+ * An alltoall of many ranks has too many pairs for a program, and is balanced instead (route_balance.c). One
+ * of more ranks still is scheduled: one route for each pair, the cheapest while prices grow with what the
+ * routes before load. Where hosts have a few NICs each, these are what limits, every pair of hosts crosses
+ * them by its shortest way, and the schedule is an optimum.
  */
 #include "plan/routes/route.h"
 
