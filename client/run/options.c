@@ -38,7 +38,9 @@ static const char DOC[] =
     "\n"
     "Exit status: 0 if that of all ranks is; else that of the first rank that failed, 128 and the number "
     "of the signal if one ended it (with --keep-going on several hosts: of the first host that has "
-    "ended with a rank that failed); 1 if ranks could not be started; 2 bad usage.";
+    "ended with a rank that failed); 1 if ranks could not be started; 2 bad usage. Without "
+    "--keep-going a rank that was killed counts as the first, though others may fail of that and end "
+    "before.";
 
 static const struct argp_option option_list[] = {
     {"ranks", 'n', "N", 0, "How many ranks there are", 0},

@@ -22,6 +22,7 @@
 /* How all are being ended. */
 typedef struct ending {
     int asked;       /* the signal; 0: nobody has been asked */
+    sigset_t sent;   /* it and those before it */
     uint64_t due_ns; /* of what is harder: SIGKILL, then SIGKILL to whoever runs a command elsewhere */
 } ending_t;
 
@@ -38,6 +39,7 @@ static void ask_all(watch_t *watch, ending_t *ending, int number)
     for (uint32_t i = 0; i < watch->child_count; i++)
         child_signal(&watch->children[i], number);
     ending->asked = number;
+    sigaddset(&ending->sent, number);
     ending->due_ns = clock_ns() + GRACE_NS;
 }
 
@@ -83,11 +85,11 @@ static void take_control(watch_t *watch, ending_t *ending)
     heard(watch, ending, got > 0 && number > 0 && number < NSIG ? number : SIGTERM);
 }
 
-static void tell_failure(const watch_t *watch, const child_t *child, int status)
+static void tell_failure(const watch_t *watch, const ending_t *ending, const child_t *child, int status)
 {
-    const char *others = count_alive(watch) == 0 ? ""
-                         : watch->keeps_going    ? "; the others go on"
-                                                 : "; the others are ended";
+    const char *others = count_alive(watch) == 0 || ending->asked != 0 ? ""
+                         : watch->keeps_going                          ? "; the others go on"
+                                                                       : "; the others are ended";
     if (WIFSIGNALED(status))
         fprintf(stderr, "blinkrun: %s was ended by signal %d (%s)%s\n", child->name, WTERMSIG(status),
                 strsignal(WTERMSIG(status)), others);
@@ -98,18 +100,35 @@ static void tell_failure(const watch_t *watch, const child_t *child, int status)
                 others);
 }
 
-/* Whoever was asked to end need not say how. */
+static int exit_status(int status)
+{
+    return WIFEXITED(status) ? WEXITSTATUS(status) : RUN_EXIT_SIGNAL + WTERMSIG(status);
+}
+
+/* Whether a rank was ended by a signal that was not sent from here: here, or where its blinkrun says so. */
+static bool was_killed(const child_t *child, int status, const ending_t *ending)
+{
+    int number = exit_status(status) - RUN_EXIT_SIGNAL;
+    return (WIFSIGNALED(status) || child->is_host) && number > 0 && number < NSIG &&
+           sigismember(&ending->sent, number) == 0;
+}
+
+/* The first failure counts, and whoever was asked to end need not say how. But of a killed rank the kernel
+ * tells when it has taken its memory apart: others may have failed of its end by then. */
 static void reap(watch_t *watch, ending_t *ending, int *failure)
 {
     int status;
     for (uint32_t i = 0; i < watch->child_count; i++) {
         child_t *child = &watch->children[i];
-        if (!child_reap(child, &status) || status == 0 || ending->asked != 0)
+        if (!child_reap(child, &status) || status == 0)
             continue;
-        if (*failure == 0)
-            *failure = WIFEXITED(status) ? WEXITSTATUS(status) : RUN_EXIT_SIGNAL + WTERMSIG(status);
-        tell_failure(watch, child, status);
-        if (!watch->keeps_going)
+        bool asked = ending->asked != 0;
+        if (asked && !was_killed(child, status, ending))
+            continue;
+        if (*failure == 0 || (asked && *failure < RUN_EXIT_SIGNAL))
+            *failure = exit_status(status);
+        tell_failure(watch, ending, child, status);
+        if (!asked && !watch->keeps_going)
             ask_all(watch, ending, SIGTERM);
     }
 }
@@ -157,6 +176,7 @@ int watch_run(watch_t *watch)
 {
     ending_t ending = {0};
     int failure = 0;
+    sigemptyset(&ending.sent);
     struct pollfd *polled = calloc(2 + 2 * (size_t)watch->child_count, sizeof(*polled));
     if (!polled) {
         fprintf(stderr, "blinkrun: no memory for %u children\n", watch->child_count);

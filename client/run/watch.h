@@ -23,8 +23,9 @@ typedef struct watch {
 blink_result_t watch_open(watch_t *watch);
 void watch_close(watch_t *watch);
 
-/** Until all children have ended: the exit status of the first that failed, or 0. Who has failed by itself
- * has been named on standard error. */
+/** Until all children have ended: the exit status of the first that failed, or 0. If the others were ended
+ * then, and one of them had been by a signal that was not sent from here, that one counts: the first failed
+ * of its end. Who has failed by itself has been named on standard error. */
 int watch_run(watch_t *watch);
 
 /** End children that have been started, because others cannot be. */

@@ -180,6 +180,22 @@ class Ending(RunTest):
         self.assertIn("was ended by signal 9 (Killed); the others are ended", run.stderr())
         self.check_gone(pids)
 
+    def test_a_killed_rank_is_named_though_another_ends_before(self):
+        """As those do that fail of its end, which the kernel may tell later."""
+        program, gate = self.failing(1, 7)
+        program += ("import signal\n"
+                    "signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))\n")
+        for hosts in ([], ["--hosts", "a,b", "--ssh", self.fake_ssh()]):
+            with self.subTest(hosts=hosts):
+                run = self.start_python(2, program + WAIT, *hosts)
+                pids = self.pids(run, 1)
+                self.open_gate(gate)
+                self.assertEqual(run.wait(), 128 + signal.SIGKILL, run.describe())
+                self.assertIn("rank 1 ended with exit status 7", run.stderr())
+                self.assertIn("blinkrun: rank 0 was ended by signal 9 (Killed)\n", run.stderr())
+                self.check_gone(pids)
+                os.unlink(gate)
+
     def test_who_is_deaf_is_killed(self):
         program, gate = self.failing(1, 3)
         run = self.start_python(2, program + DEAF)
