@@ -42,6 +42,14 @@ def needs(what, found, package):
         raise unittest.SkipTest(f"no {what}")
 
 
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+            return stat.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):  # before it is opened, or before it is read
+        return False
+
+
 class Living:
     """A process, whoever started it, and what it has."""
 

@@ -5,7 +5,7 @@ import re
 import signal
 import sys
 
-from harness import BLINK_PERF, BLINK_RANK
+from harness import BLINK_PERF, BLINK_RANK, is_alive
 from launchers import STEPS, LaunchTest, untold
 
 BLINKRUN = os.environ["BLINKRUN"]
@@ -14,14 +14,6 @@ BLINKRUN = os.environ["BLINKRUN"]
 WAIT = "import os, time\nprint(os.getpid(), flush=True)\nwhile True: time.sleep(1)"
 #: The same, deaf to SIGTERM.
 DEAF = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WAIT
-
-
-def is_alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
-            return stat.read().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except (FileNotFoundError, ProcessLookupError):  # before it is opened, or before it is read
-        return False
 
 
 class RunTest(LaunchTest):
