@@ -1,11 +1,12 @@
 """blinkctl and blink-perf against a daemon at work, and the byte counts of links."""
 import json
 import os
+import signal
 import socket
 import threading
 import unittest
 
-from harness import ALL, BLINK_PERF, BLINKCTL, IntegrationTest, new_id
+from harness import ALL, BLINK_PERF, BLINKCTL, IntegrationTest, is_alive, new_id
 from limit import LIMIT_S
 from raw import QUERY, VERSION, message, parse
 
@@ -253,6 +254,28 @@ class PerfTest(IntegrationTest):
                 status, _, err = self.run_command([BLINK_PERF, *arguments])
                 self.assertEqual(status, 2)
                 self.assertIn(text, err)
+
+    def kill_a_rank(self, is_stopped):
+        """What is said of it. The program may be stopped until all ranks have ended."""
+        daemon = self.daemon()
+        perf = self.start([BLINK_PERF, "allreduce", "--socket", daemon.socket, "--ranks", "2", "--memory",
+                           "malloc", "-b", "64M", "-e", "64M", "-n", "1000000"])
+        self.until(lambda: self.ctl_json(daemon, "status")["op_count"] > 2)
+        pids = [client["pid"] for client in self.ctl_json(daemon, "clients")["clients"]]
+        self.assertEqual(len(pids), 2)
+        if is_stopped:
+            os.kill(perf.pid, signal.SIGSTOP)
+        os.kill(max(pids), signal.SIGKILL)
+        if is_stopped:
+            self.until(lambda: not any(map(is_alive, pids)))
+            os.kill(perf.pid, signal.SIGCONT)
+        self.assertEqual(perf.wait(), 1)
+        return perf.stderr()
+
+    def test_a_killed_rank_is_named_whichever_ends_first(self):
+        for is_stopped in [True, False]:
+            with self.subTest(is_stopped=is_stopped):
+                self.assertRegex(self.kill_a_rank(is_stopped), r"rank 1 was ended by signal 9 \(Killed\)\n")
 
     def test_without_a_daemon_it_says_so(self):
         status, _, err = self.run_command([BLINK_PERF, "allreduce", "--socket", "/nonexistent/blinkd.sock",

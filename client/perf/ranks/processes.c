@@ -41,44 +41,56 @@ blink_result_t perf_fork(const perf_signals_t *signals, int death_signal, pid_t 
         prctl(PR_SET_PDEATHSIG, death_signal);
         if (getppid() != parent)
             _exit(PERF_EXIT_FAILED);
-        sigprocmask(SIG_SETMASK, &signals->before, NULL);
+        sigset_t mask = signals->before;
+        sigdelset(&mask, SIGTERM);
+        signal(SIGTERM, SIG_DFL);
+        sigprocmask(SIG_SETMASK, &mask, NULL);
     }
     return BLINK_OK;
 }
 
+/* Of a rank that has ended: who fails by itself has said why, and who is ended by SIGPIPE printed for
+ * somebody who has gone, and knows. */
+static void tell_signal(uint32_t rank, int status)
+{
+    if (WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE)
+        fprintf(stderr, "blink-perf: rank %u was ended by signal %d (%s)\n", rank, WTERMSIG(status),
+                strsignal(WTERMSIG(status)));
+}
+
 /* Take the ranks that have ended out of pids[]. Returns the exit status of the first that failed. */
-static int reap(pid_t *pids, uint32_t count, int options, uint32_t *left)
+static int reap(pid_t *pids, uint32_t count, uint32_t *left)
 {
     int failure = EXIT_SUCCESS;
     for (uint32_t rank = 0; rank < count; rank++) {
         int status;
-        if (pids[rank] == 0 || waitpid(pids[rank], &status, options) != pids[rank])
+        if (pids[rank] == 0 || waitpid(pids[rank], &status, WNOHANG) != pids[rank])
             continue;
         pids[rank] = 0;
         --*left;
-        if (failure != EXIT_SUCCESS)
-            continue;
-        if (WIFEXITED(status)) {
-            failure = WEXITSTATUS(status);
-        } else {
-            failure = PERF_EXIT_FAILED;
-            if (WTERMSIG(status) == SIGPIPE)
-                continue; /* who read what it prints has gone, and knows */
-            fprintf(stderr, "blink-perf: rank %u was ended by signal %d (%s)\n", rank, WTERMSIG(status),
-                    strsignal(WTERMSIG(status)));
-        }
+        tell_signal(rank, status);
+        if (failure == EXIT_SUCCESS)
+            failure = WIFEXITED(status) ? WEXITSTATUS(status) : PERF_EXIT_FAILED;
     }
     return failure;
 }
 
-static void end_all(pid_t *pids, uint32_t count)
+/* Not by SIGKILL: a rank that has another signal was killed before. The kernel tells of that when it has
+ * taken the rank's memory apart, and the others may have failed of its end by then. */
+static void end_all(const pid_t *pids, uint32_t count, bool tells)
 {
-    for (uint32_t rank = 0; rank < count; rank++)
-        if (pids[rank] > 0)
-            kill(pids[rank], SIGKILL);
-    for (uint32_t rank = 0; rank < count; rank++)
-        if (pids[rank] > 0)
-            waitpid(pids[rank], NULL, 0);
+    for (uint32_t rank = 0; rank < count; rank++) {
+        if (pids[rank] > 0) {
+            kill(pids[rank], SIGTERM);
+            kill(pids[rank], SIGCONT); /* it may be stopped */
+        }
+    }
+    for (uint32_t rank = 0; rank < count; rank++) {
+        int status;
+        if (pids[rank] > 0 && waitpid(pids[rank], &status, 0) == pids[rank] && tells &&
+            !(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM))
+            tell_signal(rank, status);
+    }
 }
 
 static int watch(pid_t *pids, uint32_t count, perf_signals_t *signals)
@@ -88,7 +100,7 @@ static int watch(pid_t *pids, uint32_t count, perf_signals_t *signals)
         perf_signals_wait(signals, -1);
         if (signals->caught != 0)
             return PERF_EXIT_FAILED;
-        int failure = reap(pids, count, WNOHANG, &left);
+        int failure = reap(pids, count, &left);
         if (failure != EXIT_SUCCESS)
             return failure;
     }
@@ -112,6 +124,6 @@ int perf_processes_run(uint32_t count, perf_process_t *process, const void *cont
     }
     if (status == EXIT_SUCCESS)
         status = watch(pids, count, signals);
-    end_all(pids, count);
+    end_all(pids, count, signals->caught == 0);
     return status;
 }

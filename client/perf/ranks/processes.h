@@ -21,7 +21,8 @@ void perf_signals_block(perf_signals_t *signals);
 /** Wait until a child has ended, somebody asks to end, or the time is up (-1: never). */
 void perf_signals_wait(perf_signals_t *signals, int timeout_ms);
 
-/** Fork. In the child: the former mask, and `death_signal` if this process ends first. Errors: SYSTEM. */
+/** Fork. In the child: the former mask, SIGTERM as it is by default, and `death_signal` if this process ends
+ * first. Errors: SYSTEM. */
 blink_result_t perf_fork(const perf_signals_t *signals, int death_signal, pid_t *pid);
 
 /** What a process does; returns its exit status. */
