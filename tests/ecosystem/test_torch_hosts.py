@@ -30,6 +30,7 @@ dist.destroy_process_group()
 """
 
 #: Rank 0, which has PyTorch's store, is lost. The second group is made with the store that the first one has.
+#: Who forms a group aborts the one before, so that all ranks are through with their ops by then.
 REFORM = """
 import os
 import signal
@@ -47,7 +48,12 @@ if dist.get_rank() == 0:
     os.kill(os.getpid(), signal.SIGKILL)
 store.add("reduced", 1)
 expect_failure(dist.DistBackendError, "rank 0", dist.all_reduce, torch.ones(1))
-for _ in range(2):
+for group in range(2):
+    if group > 0:
+        store = dist.distributed_c10d._get_default_store()
+        store.add("trained", 1)
+        while store.add("trained", 0) < 2:
+            pass
     blink_torch.reform()
     torch.manual_seed(dist.get_rank())
     net = torch.nn.parallel.DistributedDataParallel(model())
