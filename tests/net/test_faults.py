@@ -88,6 +88,8 @@ class FaultsTest(RanksTest):
 
 
 class Ranks(FaultsTest):
+    STOPPED_OPS = 2000  # of a job in which a rank is stopped three times
+
     def test_killed_at_every_phase(self):
         places = self.places(2, 1)
         for phase in PHASES:
@@ -103,7 +105,8 @@ class Ranks(FaultsTest):
 
     def test_stopped_for_a_while_at_every_phase(self):
         places = self.places(1, 1)
-        for phase, job in (("small ops", f"times:2000:{OP}"), ("groups", f"times:100:group:20:{OP}")):
+        for phase, job in (("small ops", f"times:{self.STOPPED_OPS}:{OP}"),
+                           ("groups", f"times:{self.STOPPED_OPS // 20}:group:20:{OP}")):
             with self.subTest(phase=phase):
                 ranks = self.start_at(places, "gate", job, "destroy")
                 self.open_gates(ranks)
