@@ -102,7 +102,7 @@ class ToolsTest(IntegrationTest):
     def test_a_pipe_that_closes_ends_what_prints_into_it(self):
         daemon = self.daemon()
         for words in [[BLINKCTL, "links", "--watch=0.05"], [BLINKCTL, "top", "--json", "--delay", "0.25"],
-                      [BLINK_PERF, "allreduce", "--ranks 2 -b 1K -e 4M --seconds 5"]]:
+                      [BLINK_PERF, "allreduce", "--ranks 2 -b 1M -e 4M -n 2"]]:
             with self.subTest(words=words):
                 command = " ".join([*words, "--socket", daemon.socket, "| head -n 1"])
                 status, out, err = self.run_command(["sh", "-c", command])
