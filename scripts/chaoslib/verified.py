@@ -23,6 +23,7 @@ class Client:
                                       stderr=subprocess.DEVNULL, env=daemon.client_environment(), **who)
         os.set_blocking(self.child.stdout.fileno(), False)
         self.partial = b""
+        self.connected = False
         self.forget()
 
     def forget(self):
@@ -49,6 +50,7 @@ class Client:
             if report["result"] != "BLINK_OK" or report["wrong"]:
                 self.texts.append(report["text"])
             self.through |= report["step"].startswith("round:")
+            self.connected |= report["step"] == "open"
 
     def result(self):
         return next((result for result in self.results if result != "BLINK_OK"), "BLINK_OK")
@@ -92,6 +94,12 @@ class Group:
                 client.say(f"round:{identifier}:{self.size}:{rank}:{device}:{ops}:{seed}:{last}")
         self.deadline = time.monotonic() + self.patience_s
         self.running = True
+
+    def connected(self):
+        """Whether all that live are clients of the daemon by now."""
+        for client in self.clients:
+            client.read()
+        return all(client.connected or client.gone() for client in self.clients)
 
     def turn(self):
         """Do what is due to the target, and see whether the round is over."""
