@@ -183,7 +183,7 @@ static const char *const two_gpus[] = {"STANDIN_CUDA_GPUS=2", NULL};
 
 static inline void sleep_ms(long ms)
 {
-    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
 #endif

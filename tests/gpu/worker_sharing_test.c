@@ -172,25 +172,33 @@ static void test_a_gpu_that_another_process_keeps_is_waited_for(void **state)
     assert_int_equal(harness_stop(&bench.service), 0);
 }
 
+/* How a run ends of which the half on GPU 1 has to wait for so long, and that on GPU 0 waits 50 ms for it. */
+static ring_cqe_t run_that_is_kept(bench_t *bench, long kept_ms)
+{
+    const pid_t keeper = start_keeper(1, at_once);
+    gpu_run_t *run = bench_pair_run(bench);
+    run->run.wait_limit_ns = 50000000;
+    const uint64_t waiting = harness_submit(&bench->service, run_sqe(run), run);
+    sleep_ms(kept_ms);
+    assert_false(ring_has_completion(&bench->service.ring));
+    end_keeper(keeper);
+    const ring_cqe_t cqe = harness_completion(&bench->service);
+    assert_int_equal(cqe.user_data, waiting);
+    return cqe;
+}
+
 /* The run is over when the half that comes late is, which may still write: only then is its memory the
- * program's again. */
+ * program's again. On a busy machine the other half may come late, too, so that it waits no longer than it
+ * may. */
 static void test_a_gpu_that_is_kept_for_longer_than_a_run_waits(void **state)
 {
     bench_t bench;
     const program_t program = following_program();
+    ring_cqe_t cqe = {.result = BLINK_OK};
     (void)state;
     bench_open(&bench, &program, at_once);
-    const pid_t keeper = start_keeper(1, at_once);
-
-    gpu_run_t *run = bench_pair_run(&bench);
-    run->run.wait_limit_ns = 50000000;
-    const uint64_t waiting = harness_submit(&bench.service, run_sqe(run), run);
-    sleep_ms(200);
-    assert_false(ring_has_completion(&bench.service.ring));
-    end_keeper(keeper);
-
-    const ring_cqe_t cqe = harness_completion(&bench.service);
-    assert_int_equal(cqe.user_data, waiting);
+    for (long kept_ms = 200; cqe.result == BLINK_OK && kept_ms < 1000L * limit_s(); kept_ms *= 2)
+        cqe = run_that_is_kept(&bench, kept_ms);
     assert_int_equal(cqe.result, BLINK_ERR_TIMEOUT);
     harness_assert_text(cqe.text, "a lane on GPU 0 waited for another for 50 ms");
     forget_sums(&bench);
