@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Below this most sizes take seconds. */
+#define SMALL_SCALE 1e-3
+
 static int fail(blink_result_t result)
 {
     fprintf(stderr, "blink-perf: %s\n", blink_error_text());
@@ -29,6 +32,8 @@ static blink_result_t ask_daemon(perf_options_t *options, perf_run_t *run)
         result = perf_ask_root(&query, options);
     if (result == BLINK_OK && options->memory == PERF_MEMORY_DEVICE)
         result = perf_ask_gpus(&query, options, run->gpus);
+    if (result == BLINK_OK)
+        result = perf_ask_links(&query, &run->links);
     query_close(&query);
     BLINK_TRY(result);
     if (perf_collective_has_root(options->collective) && options->root >= options->rank_count)
@@ -45,7 +50,7 @@ static blink_result_t ask_ideal(const perf_options_t *options, perf_run_t *run)
         (options->joins && options->join_rank > 0))
         return BLINK_OK;
     BLINK_TRY(query_open(run->socket_path, "blink-perf", &query));
-    blink_result_t result = perf_ask_ideal_GBps(&query, options, &run->ideal_GBps);
+    blink_result_t result = perf_ask_ideal_GBps(&query, options, &run->links, &run->ideal_GBps);
     query_close(&query);
     return result;
 }
@@ -125,6 +130,26 @@ static int measure(perf_options_t *options, const char *socket_path, perf_signal
     return status;
 }
 
+/* A scale that nobody has named is known now. */
+static blink_result_t warn_of_scale(const perf_options_t *options, const char *socket_path)
+{
+    query_t query;
+    perf_links_t links;
+    if (!options->paced || options->pace_scale)
+        return BLINK_OK;
+    BLINK_TRY(query_open(socket_path, "blink-perf", &query));
+    blink_result_t result = perf_ask_links(&query, &links);
+    query_close(&query);
+    BLINK_TRY(result);
+    if (links.pace_scale < SMALL_SCALE)
+        fprintf(stderr,
+                "blink-perf: links are paced at %g of their capacity, which is what this machine keeps up "
+                "with now, so that ops take %.0f times as long as on the real links: try again when the "
+                "machine is idle, name a smaller --topology, or name a scale, such as --pace=%g\n",
+                links.pace_scale, 1 / links.pace_scale, SMALL_SCALE);
+    return BLINK_OK;
+}
+
 /* `replay`: instead of measuring; NULL: none. */
 static int work(perf_options_t *options, perf_replay_t *replay, const char *socket_path,
                 perf_signals_t *signals)
@@ -136,6 +161,8 @@ static int work_privately(perf_options_t *options, perf_replay_t *replay, perf_s
 {
     perf_private_t daemon;
     blink_result_t started = perf_private_start(options, signals, &daemon);
+    if (started == BLINK_OK)
+        started = warn_of_scale(options, daemon.socket_path);
     int status;
     if (started == BLINK_OK)
         status = work(options, replay, daemon.socket_path, signals);

@@ -172,6 +172,28 @@ class PerfWordsTest(IntegrationTest):
                 self.assertEqual((line["ideal_GBps"] is not None, line["efficiency"] is not None),
                                  (known, known))
 
+    def measure_privately(self, *words):
+        """What is printed about one transfer between two devices of a topology that is too large for this
+        machine to keep up with."""
+        status, out, err = self.run_command([BLINK_PERF, "sendrecv", "--private", "--topology", "64xdgx1v",
+                                             *"--devices 0,1 -b 4 -e 4 -n 1 -w 0".split(), *words])
+        self.assertEqual(status, 0, err)
+        return out, err
+
+    def test_the_scale_that_was_chosen_is_printed_with_what_to_do_if_it_is_small(self):
+        for pace in (["--pace"], ["--pace=auto"], ["--pace", "auto"]):
+            out, err = self.measure_privately(*pace)
+            scale = re.search(r"^# links are paced at (\S+) of their capacity$", out, re.M).group(1)
+            self.assertRegex(err, rf"links are paced at {re.escape(scale)} of .*times as long.*--pace=0.001")
+
+    def test_a_scale_that_was_named_is_printed_alone(self):
+        out, err = self.measure_privately("--pace=0.0005")
+        self.assertIn("# links are paced at 0.0005 of their capacity\n", out)
+        self.assertEqual(err, "")
+        out, err = self.measure_privately("--pace=0.0005", "--json")
+        self.assertEqual((json.loads(out)["pace_scale"], err), (0.0005, ""))
+        self.assertEqual(json.loads(self.measure_privately("--json")[0])["pace_scale"], 0)
+
     def test_a_long_run_says_so_beforehand(self):
         daemon = self.daemon("--pace=0.01", topology="dgx1v")
         perf = self.start([BLINK_PERF, "allreduce", "--socket", daemon.socket,

@@ -50,17 +50,14 @@ blink_result_t perf_ask_gpus(query_t *query, const perf_options_t *options, perf
     return result;
 }
 
-/* What of their capacity the links have; 0: nobody knows. */
-static blink_result_t ask_scale(query_t *query, double *scale)
+blink_result_t perf_ask_links(query_t *query, perf_links_t *links)
 {
     Blinkwire__Reply *reply;
-    *scale = 0;
+    *links = (perf_links_t){0};
     BLINK_TRY(query_ask(query, BLINKWIRE__QUERY_KIND__STATUS, &reply));
     const Blinkwire__StatusReply *status = reply->query->status;
-    if (status && status->pace_scale > 0)
-        *scale = status->pace_scale;
-    else if (status && *status->gpu_sharing)
-        *scale = 1; /* GPUs */
+    if (status)
+        *links = (perf_links_t){.pace_scale = status->pace_scale, .are_gpus = *status->gpu_sharing != '\0'};
     blinkwire__reply__free_unpacked(reply, NULL);
     return BLINK_OK;
 }
@@ -93,17 +90,17 @@ static blink_result_t ask_topology(query_t *query, const Blinkwire__QueryReply *
     return result;
 }
 
-blink_result_t perf_ask_ideal_GBps(query_t *query, const perf_options_t *options, double *ideal_GBps)
+blink_result_t perf_ask_ideal_GBps(query_t *query, const perf_options_t *options, const perf_links_t *links,
+                                   double *ideal_GBps)
 {
     Blinkwire__Reply *devices;
-    double scale;
     *ideal_GBps = 0;
-    BLINK_TRY(ask_scale(query, &scale));
-    if (scale == 0)
+    if (links->pace_scale == 0 && !links->are_gpus)
         return BLINK_OK;
     BLINK_TRY(query_ask(query, BLINKWIRE__QUERY_KIND__DEVICES, &devices));
     blink_result_t result = ask_topology(query, devices->query, options, ideal_GBps);
     blinkwire__reply__free_unpacked(devices, NULL);
-    *ideal_GBps *= scale;
+    if (links->pace_scale > 0)
+        *ideal_GBps *= links->pace_scale;
     return result;
 }

@@ -151,7 +151,9 @@ static const struct argp_option option_list[] = {
     {"private", KEY_PRIVATE, NULL, 0, "Start a daemon on host devices for this run", 3},
     {"topology", KEY_TOPOLOGY, "NAME|FILE", 0, "With --private: how the devices are linked", 3},
     {"pace", KEY_PACE, "SCALE", OPTION_ARG_OPTIONAL,
-     "With --private: links obey their capacity times SCALE (default: what this machine keeps up with)", 3},
+     "With --private: links obey their capacity times SCALE (default, or auto: what this machine keeps up "
+     "with)",
+     3},
     {0},
 };
 
@@ -171,12 +173,20 @@ static void take_check(struct argp_state *state, perf_options_t *options, const 
     options->check = count > 0;
 }
 
+#define PACE_AUTO "auto" /* as blinkd has it */
+
+static bool is_pace(const char *word)
+{
+    return strcmp(word, PACE_AUTO) == 0 || argument_is_positive(word);
+}
+
 static void take_pace(struct argp_state *state, perf_options_t *options, const char *argument)
 {
+    const char *scale = argument ? argument : argument_next_word(state, is_pace);
+    if (scale && !is_pace(scale))
+        argp_error(state, "--pace=%s: a number above 0, or " PACE_AUTO, scale);
     options->paced = true;
-    options->pace_scale = argument ? argument : argument_next_word(state, argument_is_positive);
-    if (argument && !argument_is_positive(argument))
-        argp_error(state, "--pace=%s: a number above 0", argument);
+    options->pace_scale = scale && strcmp(scale, PACE_AUTO) != 0 ? scale : NULL;
 }
 
 static void take_datatype(struct argp_state *state, perf_options_t *options, const char *word)

@@ -303,6 +303,7 @@ static blink_result_t measure_all(session_t *session)
 {
     const perf_options_t *options = session->options;
     perf_report_t report = {.options = options,
+                            .pace_scale = session->run->links.pace_scale,
                             .ideal_GBps = session->run->ideal_GBps,
                             .gpu_name = session->gpu ? perf_gpu_name(session->gpu) : NULL};
     session->schedule = perf_schedule_begin(options);

@@ -5,6 +5,7 @@
 #ifndef PERF_RANK_H
 #define PERF_RANK_H
 
+#include "daemon/ask.h"
 #include "memory/gpu_choice.h"
 #include "options/options.h"
 #include "ranks/board.h"
@@ -14,6 +15,7 @@
 typedef struct perf_run {
     const perf_options_t *options;
     const char *socket_path;
+    perf_links_t links;                     /* of the daemon */
     double ideal_GBps;                      /* known to rank 0 */
     perf_gpu_choice_t gpus[PERF_RANKS_MAX]; /* by rank, for device memory */
     blink_unique_id_t id;                   /* of ranks that were started one by one: one like theirs */

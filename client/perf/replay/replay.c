@@ -1,6 +1,5 @@
 #include "replay/replay.h"
 
-#include "daemon/ask.h"
 #include "ranks/identity.h"
 #include "replay/thread.h"
 #include "tools/human.h"
@@ -141,6 +140,8 @@ static int print(const perf_replay_t *replay)
     double recorded_us = (double)(history->events[history->event_count - 1].at_us - history->events[0].at_us);
     double replayed_us = (double)(ended_ns - began_ns) / 1e3;
     if (!replay->options->json) {
+        if (replay->links.pace_scale > 0)
+            printf("links are paced at %g of their capacity\n", replay->links.pace_scale);
         printf("%zu op%s of %u thread%s, from the first submission to the last end: recorded %.6g s on %s, "
                "replayed %.6g s, ratio %.3f\n",
                trace->ops.count, human_plural(trace->ops.count), history->thread_count,
@@ -148,11 +149,12 @@ static int print(const perf_replay_t *replay)
                replayed_us / US_PER_S, recorded_us > 0 ? replayed_us / recorded_us : 1.0);
         return EXIT_SUCCESS;
     }
-    json_t *line = json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:I, s:I, s:b}", "schema", SCHEMA, "topology",
-                             trace->topology, "ops", (int)trace->ops.count, "threads",
-                             (int)history->thread_count, "recorded_us", recorded_us, "replayed_us",
-                             replayed_us, "failed", (json_int_t)trace->failed_count, "missed",
-                             (json_int_t)trace->missed_count, "cut", (int)trace->is_cut);
+    json_t *line =
+        json_pack("{s:s, s:s, s:f, s:i, s:i, s:f, s:f, s:I, s:I, s:b}", "schema", SCHEMA, "topology",
+                  trace->topology, "pace_scale", replay->links.pace_scale, "ops", (int)trace->ops.count,
+                  "threads", (int)history->thread_count, "recorded_us", recorded_us, "replayed_us",
+                  replayed_us, "failed", (json_int_t)trace->failed_count, "missed",
+                  (json_int_t)trace->missed_count, "cut", (int)trace->is_cut);
     bool written = line && json_dumpf(line, stdout, JSON_COMPACT) == 0;
     putchar('\n');
     json_decref(line);
@@ -173,12 +175,14 @@ static int run_thread(const void *context, uint32_t thread)
     return result == BLINK_ERR_CONNECT ? PERF_EXIT_NO_DAEMON : PERF_EXIT_FAILED;
 }
 
-static blink_result_t check_devices(const perf_replay_t *replay)
+static blink_result_t ask_daemon(perf_replay_t *replay)
 {
     query_t query;
     uint32_t count = 0;
     BLINK_TRY(query_open(replay->socket_path, "blink-perf", &query));
     blink_result_t result = perf_ask_device_count(&query, &count);
+    if (result == BLINK_OK)
+        result = perf_ask_links(&query, &replay->links);
     query_close(&query);
     BLINK_TRY(result);
     if (replay->options->rank_count <= count)
@@ -203,7 +207,7 @@ static blink_result_t make_ids(perf_replay_t *replay)
 int perf_replay_run(perf_replay_t *replay, const char *socket_path, perf_signals_t *signals)
 {
     replay->socket_path = socket_path;
-    blink_result_t result = check_devices(replay);
+    blink_result_t result = ask_daemon(replay);
     if (result == BLINK_OK)
         result = make_ids(replay);
     if (result != BLINK_OK) {

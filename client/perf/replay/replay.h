@@ -5,6 +5,7 @@
 #ifndef PERF_REPLAY_H
 #define PERF_REPLAY_H
 
+#include "daemon/ask.h"
 #include "options/options.h"
 #include "ranks/processes.h"
 #include "tools/history.h"
@@ -26,6 +27,7 @@ typedef struct perf_replay_board {
 typedef struct perf_replay {
     const perf_options_t *options;
     const char *socket_path;
+    perf_links_t links; /* of the daemon */
     trace_t trace;
     history_t history;
     blink_unique_id_t *ids; /* by communicator */

@@ -96,9 +96,9 @@ static json_t *pack_times(const perf_report_t *report, const perf_result_t *resu
 static json_t *pack_circumstances(const perf_report_t *report)
 {
     const perf_options_t *options = report->options;
-    return json_pack("{s:s, s:s, s:s, s:s?, s:s?, s:s?, s:b, s:I, s:I, s:b}", "algorithm",
-                     blink_name_algorithm(options->algorithm), "protocol", "simple", "memory",
-                     memory_of(options), "gpu_memory",
+    return json_pack("{s:f, s:s, s:s, s:s, s:s?, s:s?, s:s?, s:b, s:I, s:I, s:b}", "pace_scale",
+                     report->pace_scale, "algorithm", blink_name_algorithm(options->algorithm), "protocol",
+                     "simple", "memory", memory_of(options), "gpu_memory",
                      report->gpu_name ? perf_gpu_memory_name(options->gpu_memory) : NULL, "gpu",
                      report->gpu_name, "stream", perf_order_name(options->order), "stand_in",
                      is_stand_in(report), "groups", (json_int_t)options->group_count, "comms",
@@ -183,6 +183,8 @@ static void print_circumstances(const perf_report_t *report)
                report->gpu_name, orders[options->order]);
     else
         printf("# %s memory\n", memory_of(options));
+    if (report->pace_scale > 0)
+        printf("# links are paced at %g of their capacity\n", report->pace_scale);
     if (is_stand_in(report))
         printf("# stand-in driver, host memory: no measurement of a GPU\n");
     if (perf_op_count(options) > 1 || options->threads)

@@ -21,6 +21,7 @@ typedef struct perf_result {
 typedef struct perf_report {
     const perf_options_t *options;
     const char *gpu_name;  /* of device memory; NULL: none is used */
+    double pace_scale;     /* what links have of their capacity; 0: they are not paced */
     double ideal_GBps;     /* 0: not known */
     double busbw_sum_GBps; /* of all results printed so far */
     uint32_t result_count;
