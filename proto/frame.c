@@ -52,7 +52,7 @@ static blink_result_t not_connected(const char *path, int error)
         "start one (blinkd --socket PATH or systemctl start blinkd.socket) or set BLINK_SOCKET";
     if (error == EACCES)
         advice = "the socket is for a group: see its mode, and SocketGroup= in blinkd.socket";
-    return BLINK_FAIL(BLINK_ERR_CONNECT, "no daemon answers on %s: %s; %s", path, strerror(error), advice);
+    return BLINK_FAIL(BLINK_ERR_CONNECT, FRAME_NO_DAEMON "%s: %s; %s", path, strerror(error), advice);
 }
 
 blink_result_t frame_connect(const char *path, double timeout_s, int *socket_fd)

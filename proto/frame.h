@@ -24,6 +24,9 @@
 #define BLINK_SOCKET_DEFAULT "/run/blinkd/blinkd.sock"
 #define BLINK_SOCKET_ENV     "BLINK_SOCKET"
 
+/** How the sentence begins that says that no daemon answers; the path follows. */
+#define FRAME_NO_DAEMON "no daemon answers on "
+
 /** After how many seconds without a sign of life clients give the daemon up; 0: never. */
 #define BLINK_DAEMON_TIMEOUT_ENV     "BLINK_DAEMON_TIMEOUT"
 #define BLINK_DAEMON_TIMEOUT_DEFAULT 30.0

@@ -1,5 +1,7 @@
 #include "run/lines.h"
 
+#include "frame.h"
+
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
@@ -23,9 +25,27 @@ static void write_all(int fd, const char *bytes, size_t byte_count)
     }
 }
 
-/* One line, with its line feed, in one write. */
-static void pass_on(const lines_t *lines, const char *line, size_t byte_count)
+/* A line that stands among others, as the last one of a traceback does, is a part of what they say. */
+static bool was_said(lines_t *lines, const char *line, size_t byte_count)
 {
+    lines_once_t *once = lines->once;
+    bool is_first = !lines->has_begun;
+    lines->has_begun = true;
+    if (!is_first || !once || byte_count > sizeof(once->line) ||
+        !memmem(line, byte_count, FRAME_NO_DAEMON, strlen(FRAME_NO_DAEMON)))
+        return false;
+    if (once->count > 0)
+        return once->count == byte_count && memcmp(once->line, line, byte_count) == 0;
+    memcpy(once->line, line, byte_count);
+    once->count = byte_count;
+    return false;
+}
+
+/* One line, with its line feed, in one write. */
+static void pass_on(lines_t *lines, const char *line, size_t byte_count)
+{
+    if (was_said(lines, line, byte_count))
+        return;
     char whole[sizeof(lines->prefix) + LINES_MOST_BYTES + 1];
     size_t prefix = strlen(lines->prefix);
     memcpy(whole, lines->prefix, prefix);

@@ -10,10 +10,19 @@
 /* Longer lines are broken. */
 #define LINES_MOST_BYTES 16384u
 
+/* What is said once for all children: that no daemon answers, which all of them meet alike. */
+typedef struct lines_once {
+    size_t count; /* of bytes; 0: nobody has said it */
+    char line[1024];
+} lines_once_t;
+
 typedef struct lines {
-    int from, to;    /* `from` is the lines' own, and non-blocking; -1: it has ended */
-    char prefix[16]; /* of each line; "": none */
-    size_t count;    /* of bytes that no line feed has followed yet */
+    int from, to;       /* `from` is the lines' own, and non-blocking; -1: it has ended */
+    char prefix[16];    /* of each line; "": none */
+    lines_once_t *once; /* of the children that share it: a first line that another began with, too, is not
+                           passed on if that is what it says; NULL: all are */
+    bool has_begun;     /* the first line has come */
+    size_t count;       /* of bytes that no line feed has followed yet */
     char bytes[LINES_MOST_BYTES];
 } lines_t;
 

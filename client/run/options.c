@@ -25,7 +25,7 @@ static const char DOC[] =
     "\v"
     "Each rank is told by BLINK_RANK, BLINK_SIZE, BLINK_LOCAL_RANK, BLINK_RENDEZVOUS and BLINK_JOB who it "
     "is and how it meets the others. It reads nothing: its standard input is /dev/null. Its output comes "
-    "line by line, after its number.\n"
+    "line by line, after its number; that no daemon answers is said once for all that say nothing else.\n"
     "\n"
     "With --hosts the hosts share the ranks evenly, the first ranks on the first host. The daemon of the "
     "first host must listen for others by that name, blinkrun must be installed in the same place on "

@@ -10,7 +10,8 @@
 
 /* ---- on this host ---- */
 
-static blink_result_t start_rank(const run_options_t *options, uint32_t local_rank, child_t *child)
+static blink_result_t start_rank(const run_options_t *options, uint32_t local_rank, lines_once_t *once,
+                                 child_t *child)
 {
     uint32_t rank = options->first_rank + local_rank;
     char number[32], size[32], local[32], rendezvous[320], job[RUN_JOB_BYTES + 16];
@@ -25,6 +26,7 @@ static blink_result_t start_rank(const run_options_t *options, uint32_t local_ra
         snprintf(child->out.prefix, sizeof(child->out.prefix), "[%u] ", rank);
         memcpy(child->err.prefix, child->out.prefix, sizeof(child->err.prefix));
     }
+    child->err.once = once;
     const child_config_t config = {.arguments = options->program, .environment = environment};
     return child_start(child, &config);
 }
@@ -121,6 +123,6 @@ blink_result_t start_all(const run_options_t *options, watch_t *watch)
     if (options->host_count > 0)
         return start_hosts(options, watch);
     for (uint32_t i = 0; i < watch->child_count; i++)
-        BLINK_TRY(start_rank(options, i, &watch->children[i]));
+        BLINK_TRY(start_rank(options, i, &watch->once, &watch->children[i]));
     return BLINK_OK;
 }

@@ -13,10 +13,11 @@
 typedef struct watch {
     child_t *children;
     uint32_t child_count;
-    int signals;      /* a signalfd of SIGCHLD and of those that ask to end, which are blocked */
-    int control;      /* where signals come as bytes, and whose end asks to end; -1: nowhere */
-    int caught;       /* the one that asked to end; 0: none did */
-    bool keeps_going; /* when a child has failed */
+    int signals;       /* a signalfd of SIGCHLD and of those that ask to end, which are blocked */
+    int control;       /* where signals come as bytes, and whose end asks to end; -1: nowhere */
+    int caught;        /* the one that asked to end; 0: none did */
+    bool keeps_going;  /* when a child has failed */
+    lines_once_t once; /* what this host's ranks say on standard error once for all */
 } watch_t;
 
 /** Block the signals. Children get none of that. Errors: SYSTEM. */

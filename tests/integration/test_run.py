@@ -93,6 +93,23 @@ class Here(RunTest):
         self.assertEqual(sorted(run.stdout().splitlines()), ["[0] True", "[1] True"])
         self.assertEqual(sorted(run.stderr().splitlines()), ["[0] no", "[1] no"])
 
+    def test_that_no_daemon_answers_is_said_once(self):
+        nowhere = os.path.join(self.directory(), "blinkd.sock")
+        run = self.start_run("-n", 4, "--keep-going", BLINK_PERF, "--socket", nowhere, "allreduce")
+        self.assertEqual(run.wait(), 3)
+        said = run.stderr().splitlines()
+        self.assertEqual(len([line for line in said if "no daemon answers on " + nowhere in line]), 1, said)
+        self.assertEqual(len([line for line in said if "ended with exit status 3" in line]), 4, said)
+
+    def test_what_is_no_more_than_alike_is_said_by_each(self):
+        for program in ("print('no daemon answers on earth, says', os.environ['BLINK_RANK'], file=sys.stderr)",
+                        "raise SystemExit('Traceback\\nno daemon answers on earth')",
+                        "print('no daemon answers on earth')", "raise SystemExit('no daemon')"):
+            run = self.start_python(3, "import os, sys\n" + program, "--keep-going")
+            run.wait()
+            said = [line for line in (run.stdout() + run.stderr()).splitlines() if "no daemon" in line]
+            self.assertEqual(sorted(line[:3] for line in said), ["[0]", "[1]", "[2]"], program)
+
     def test_jobs_are_named_by_the_user_or_the_program(self):
         program = "import os; print(os.environ['BLINK_JOB'])"
         own = re.sub(r"[^\w.-]", "_", os.path.basename(sys.executable))[:30]
