@@ -102,7 +102,7 @@ class Here(RunTest):
         self.assertEqual(len([line for line in said if "ended with exit status 3" in line]), 4, said)
 
     def test_what_is_no_more_than_alike_is_said_by_each(self):
-        for program in ("print('no daemon answers on earth, says', os.environ['BLINK_RANK'], file=sys.stderr)",
+        for program in ("raise SystemExit('no daemon answers on ' + os.environ['BLINK_RANK'])",
                         "raise SystemExit('Traceback\\nno daemon answers on earth')",
                         "print('no daemon answers on earth')", "raise SystemExit('no daemon')"):
             run = self.start_python(3, "import os, sys\n" + program, "--keep-going")
