@@ -224,6 +224,18 @@ static bool uses_nvlink(const explanation_t *e)
     return false;
 }
 
+/* The ideal is a yardstick, and no bound (plan/show/ideal.h). */
+static void print_beyond_ideal(const explanation_t *e)
+{
+    if (!has_ideal(e) || efficiency(e) <= 1.0 + BOUNDS_AGREE)
+        return;
+    if (e->choice.best->algorithm == BLINK_ALGORITHM_MULTICAST)
+        puts("More than the ideal: that knows no switches that reduce and copy");
+    else
+        puts("More than the ideal: for that all ranks send as much as the one with the slowest links can, "
+             "and by this plan some ranks send more than others");
+}
+
 /* What the limit of peers costs is what another plan would have been like. */
 static void print_peers(const explanation_t *e)
 {
@@ -268,6 +280,7 @@ static void print_plan(const explanation_t *e)
     if (has_ideal(e))
         printf("bus bandwidth %.3f GB/s, %.1f%% of the ideal %.3f GB/s\n", plan_busbw_GBps(e),
                100.0 * efficiency(e), e->ideal.busbw_GBps);
+    print_beyond_ideal(e);
     if (e->line_rates && uses_nvlink(e))
         printf("That is at NVLink's line rate, of which GPUs reach about %.0f%%: see --gpus\n",
                100.0 * TOPO_NVLINK_REACHED);

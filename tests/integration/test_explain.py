@@ -47,6 +47,18 @@ class ExplainTest(IntegrationTest):
             answer = self.explain_json("--topology", topology, "--collective", "alltoall")
             self.assertAlmostEqual(answer["efficiency"], 1.0, places=6)
 
+    def test_says_what_more_than_the_ideal_comes_from(self):
+        for words, reason in [(["dgx1v_hybrid", "--ranks", "0-3"], "some ranks send more than others"),
+                              (["dgx1v_hybrid", "--ranks", "0-3", "-c", "broadcast"], None),
+                              (["dgx1v", "--ranks", "0,1,4", "-c", "gather"], "some ranks send more"),
+                              (["dgx_h100", "--multicast"], "no switches that reduce and copy"),
+                              (["dgx_h100"], None), (["dgx1v", "--ranks", "2"], None)]:
+            with self.subTest(words=words):
+                status, out, err = self.explain("--bytes", "1G", "--topology", *words)
+                self.assertEqual((status, err), (0, ""))
+                self.assertEqual("\nMore than the ideal: " in out, reason is not None, out)
+                self.assertIn(reason or "", out)
+
     def test_names_the_phases_of_a_plan_of_several_hosts(self):
         phases = "phases: reduce within hosts (nvlink), between hosts over nic0, "
         self.assertIn(phases, self.explain_json("--topology", "2xdgx1v")["phases"])
