@@ -6,6 +6,7 @@
 #include "names.h"
 #include "request.h"
 #include "tools/arguments.h"
+#include "tools/file.h"
 #include "trace/predict_report.h"
 #include "trace/schedule.h"
 
@@ -223,27 +224,12 @@ static blink_result_t compile(const topo_t *topo, const plan_request_t *request,
     return result;
 }
 
-static blink_result_t open_goal(const simulate_options_t *options, FILE **out)
-{
-    *out = fopen(options->goal_path, "w");
-    return *out ? BLINK_OK : BLINK_FAIL_ERRNO("write %s", options->goal_path);
-}
-
-/* `result` is of what has been written. */
-static blink_result_t close_goal(const simulate_options_t *options, FILE *out, blink_result_t result)
-{
-    bool failed = ferror(out);
-    if ((fclose(out) != 0 || failed) && result == BLINK_OK)
-        result = BLINK_FAIL_ERRNO("write %s", options->goal_path);
-    return result;
-}
-
 static blink_result_t write_goal(const topo_t *topo, const lane_geometry_t *geometry,
                                  const simulate_options_t *options)
 {
-    FILE *out;
-    BLINK_TRY(open_goal(options, &out));
-    return close_goal(options, out, goal_write(topo, geometry, options->reduce_GBps, out));
+    file_t file;
+    BLINK_TRY(file_begin(options->goal_path, &file));
+    return file_end(&file, goal_write(topo, geometry, options->reduce_GBps, file.out));
 }
 
 static blink_result_t bind_size(const plan_t *plan, const lane_program_t *program,
@@ -317,14 +303,10 @@ static uint32_t count_sizes(const simulate_options_t *options)
 
 static blink_result_t draw(const simulation_t *simulation, const char *path)
 {
-    FILE *out = fopen(path, "w");
-    if (!out)
-        return BLINK_FAIL_ERRNO("write %s", path);
-    simulate_draw(simulation, out);
-    bool failed = ferror(out);
-    if (fclose(out) != 0 || failed)
-        return BLINK_FAIL_ERRNO("write %s", path);
-    return BLINK_OK;
+    file_t file;
+    BLINK_TRY(file_begin(path, &file));
+    simulate_draw(simulation, file.out);
+    return file_end(&file, BLINK_OK);
 }
 
 static blink_result_t show(const simulation_t *simulation, const simulate_options_t *options)
@@ -421,10 +403,10 @@ static void note_pace(const char *path, const trace_t *trace)
 static blink_result_t show_prediction(const request_case_t *opened, const simulate_options_t *options,
                                       const trace_t *trace, const prediction_t *prediction)
 {
-    FILE *out;
+    file_t file;
     if (options->goal_path) {
-        BLINK_TRY(open_goal(options, &out));
-        BLINK_TRY(close_goal(options, out, schedule_write(trace, prediction, out)));
+        BLINK_TRY(file_begin(options->goal_path, &file));
+        BLINK_TRY(file_end(&file, schedule_write(trace, prediction, file.out)));
     }
     return options->common->json ? predict_print_json(trace, prediction, opened->topo->name)
                                  : predict_print_table(trace, prediction, opened->topo->name);

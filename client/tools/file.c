@@ -2,55 +2,51 @@
 #include "tools/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Takes the descriptor; -1 is a failure to open. */
-static blink_result_t write_and_close(int descriptor, const char *path, const char *text)
+static blink_result_t cannot_write(const char *path)
 {
-    if (descriptor < 0)
-        return BLINK_FAIL_ERRNO("write %s", path);
-    size_t length = strlen(text), written = 0;
-    while (written < length) {
-        ssize_t count = write(descriptor, text + written, length - written);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0) {
-            blink_result_t result = BLINK_FAIL_ERRNO("write %s", path);
-            close(descriptor);
-            return result;
-        }
-        written += (size_t)count;
-    }
-    if (close(descriptor) != 0)
-        return BLINK_FAIL_ERRNO("write %s", path);
-    return BLINK_OK;
+    return BLINK_FAIL_ERRNO("write %s", path);
 }
 
-static blink_result_t write_beside(const char *path, const char *beside, const char *text)
+blink_result_t file_begin(const char *path, file_t *file)
 {
-    int descriptor = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    BLINK_TRY(write_and_close(descriptor, path, text));
-    if (rename(beside, path) != 0)
-        return BLINK_FAIL_ERRNO("write %s", path);
-    return BLINK_OK;
+    struct stat status;
+    *file = (file_t){.path = path};
+    bool is_direct = lstat(path, &status) == 0 && !S_ISREG(status.st_mode);
+    if (!is_direct && asprintf(&file->beside, "%s.%ld.tmp", path, (long)getpid()) < 0)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to write %s", path);
+    file->out = is_direct ? fopen(path, "we") : fopen(file->beside, "wxe");
+    if (file->out)
+        return BLINK_OK;
+    blink_result_t result = cannot_write(path);
+    free(file->beside);
+    return result;
+}
+
+blink_result_t file_end(file_t *file, blink_result_t result)
+{
+    bool failed = fflush(file->out) != 0 || ferror(file->out);
+    if (failed && result == BLINK_OK)
+        result = cannot_write(file->path);
+    if (fclose(file->out) != 0 && result == BLINK_OK)
+        result = cannot_write(file->path);
+    if (file->beside && result == BLINK_OK && rename(file->beside, file->path) != 0)
+        result = cannot_write(file->path);
+    if (file->beside && result != BLINK_OK)
+        unlink(file->beside);
+    free(file->beside);
+    return result;
 }
 
 blink_result_t file_write_whole(const char *path, const char *text)
 {
-    struct stat status;
-    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-        return write_and_close(open(path, O_WRONLY | O_CLOEXEC), path, text);
-    char *beside = NULL;
-    if (asprintf(&beside, "%s.%ld.tmp", path, (long)getpid()) < 0)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to write %s", path);
-    blink_result_t result = write_beside(path, beside, text);
-    if (result != BLINK_OK)
-        unlink(beside);
-    free(beside);
-    return result;
+    file_t file;
+    BLINK_TRY(file_begin(path, &file));
+    fputs(text, file.out);
+    return file_end(&file, BLINK_OK);
 }

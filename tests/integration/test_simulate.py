@@ -129,6 +129,26 @@ class BadInputTest(SimulateTest):
         self.assertRegex(self.refuse(1, "-t", "dgx1v", "--bytes", "64G", "--chunk", "1K"),
                          r"\d{9,} steps .* 50000000")
 
+    def test_a_schedule_that_is_refused_leaves_what_was_there(self):
+        old = self.file("old.goal")
+        new = os.path.join(os.path.dirname(old), "new.goal")
+        with open(old, "w", encoding="ascii") as file:
+            file.write("old\n")
+        words = "-t dgx_h100 --multicast -a multicast --bytes 1M --goal".split()
+        for path in (old, new):
+            self.assertIn("GOAL has no word for switches", self.refuse(1, *words, path))
+        with open(old, encoding="ascii") as file:
+            self.assertEqual(file.read(), "old\n")
+        self.assertEqual(os.listdir(os.path.dirname(old)), ["old.goal"])
+
+    def test_a_symbolic_link_stays_one(self):
+        link, target = self.file("link"), self.file("target")
+        os.symlink(target, link)
+        self.simulate_json("-t", "dgx1v", "--bytes", "1K", "--goal", link)
+        self.assertTrue(os.path.islink(link))
+        with open(target, encoding="ascii") as file:
+            self.assertEqual(file.readline(), "num_ranks 8\n")
+
     def test_one_rank_moves_nothing(self):
         [result] = self.simulate_json("-t", "dgx1v", "--ranks", "3", "--bytes", "1M")["results"]
         self.assertEqual(sum(link["bytes"] for link in result["links"]), 0)
