@@ -20,14 +20,34 @@ static int fail(blink_result_t result)
     return result == BLINK_ERR_CONNECT ? PERF_EXIT_NO_DAEMON : PERF_EXIT_FAILED;
 }
 
+static blink_result_t check_devices(const perf_options_t *options, uint32_t device_count)
+{
+    for (uint32_t rank = 0; rank < options->rank_count; rank++) {
+        if (perf_device(options, rank) < device_count)
+            continue;
+        if (options->device_count > 0)
+            return BLINK_FAIL(BLINK_ERR_NOT_FOUND,
+                              "--devices: there is no device %u, the daemon has %u, from 0 on",
+                              perf_device(options, rank), device_count);
+        return BLINK_FAIL(BLINK_ERR_NOT_FOUND,
+                          "--ranks %u: the daemon has %u device%s, and each rank needs one: name fewer "
+                          "ranks, or with --private another --topology",
+                          options->rank_count, device_count, human_plural(device_count));
+    }
+    return BLINK_OK;
+}
+
 /* What has to be known before the ranks start. */
 static blink_result_t ask_daemon(perf_options_t *options, perf_run_t *run)
 {
     query_t query;
     BLINK_TRY(query_open(run->socket_path, "blink-perf", &query));
-    blink_result_t result = BLINK_OK;
+    uint32_t device_count;
+    blink_result_t result = perf_ask_device_count(&query, &device_count);
     if (options->rank_count == 0)
-        result = perf_ask_device_count(&query, &options->rank_count);
+        options->rank_count = device_count;
+    if (result == BLINK_OK && !options->joins)
+        result = check_devices(options, device_count);
     if (result == BLINK_OK && options->root_node && !options->joins)
         result = perf_ask_root(&query, options);
     if (result == BLINK_OK && options->memory == PERF_MEMORY_DEVICE)

@@ -152,6 +152,16 @@ class PerfWordsTest(IntegrationTest):
         status, _, err = self.run_command([BLINK_PERF, *words, "gpu1", "--socket", daemon.socket])
         self.assertEqual((status, "--root gpu1" in err), (1, True), err)
 
+    def test_more_ranks_than_devices_are_answered_with_what_to_do(self):
+        daemon = self.daemon(devices=2)
+        for words, said in [(["--ranks", "3"], "--ranks 3: the daemon has 2 devices, and each rank"),
+                            (["--devices", "0,2"], "--devices: there is no device 2, the daemon has 2")]:
+            status, _, err = self.run_command([BLINK_PERF, "allreduce", *words, "--socket", daemon.socket])
+            self.assertEqual((status, said in err), (1, True), err)
+        run = [BLINKRUN, "-n", "1", BLINK_PERF, "allreduce", "--devices", "2", "--socket", daemon.socket]
+        status, _, err = self.run_command(run)
+        self.assertIn("blink-perf: rank 0 asks for device 2; this daemon has devices 0 to 1", err)
+
     def test_a_root_of_what_has_none_is_refused(self):
         for collective in ("allreduce", "sendrecv", "barrier"):
             status, _, err = self.run_command([BLINK_PERF, collective, "--root", "1"])

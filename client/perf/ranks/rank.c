@@ -441,17 +441,25 @@ static bool reader_has_gone(void)
     return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
 }
 
+/* What the daemon says of a rank begins with its name already. */
+static void print_failure(const perf_run_t *run, uint32_t rank)
+{
+    char name[32];
+    const char *text = blink_error_text();
+    int length = snprintf(name, sizeof(name), "rank %u ", rank);
+    if (run->options->collective == PERF_NOP || strncmp(text, name, (size_t)length) == 0)
+        fprintf(stderr, "blink-perf: %s\n", text);
+    else
+        fprintf(stderr, "blink-perf: rank %u: %s\n", rank, text);
+}
+
 int perf_rank_status(const perf_run_t *run, uint32_t rank)
 {
     blink_result_t result = perf_rank_run(run, rank);
     if (result == BLINK_OK)
         return EXIT_SUCCESS;
     /* Relaxed: only which rank comes first matters; the others fail because of it. */
-    if (atomic_exchange_explicit(&run->board->failed, 1, memory_order_relaxed) == 0 && !reader_has_gone()) {
-        if (run->options->collective == PERF_NOP)
-            fprintf(stderr, "blink-perf: %s\n", blink_error_text());
-        else
-            fprintf(stderr, "blink-perf: rank %u: %s\n", rank, blink_error_text());
-    }
+    if (atomic_exchange_explicit(&run->board->failed, 1, memory_order_relaxed) == 0 && !reader_has_gone())
+        print_failure(run, rank);
     return result == BLINK_ERR_CONNECT ? PERF_EXIT_NO_DAEMON : PERF_EXIT_FAILED;
 }
