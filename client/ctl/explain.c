@@ -38,14 +38,6 @@ typedef struct explain_options {
 
 enum { KEY_COMM = 2000 };
 
-static bool says_what_to_plan(const request_t *request)
-{
-    return request->topology || request->ranks || request->root || request->peer ||
-           request->collective != BLINK_ALLREDUCE || request->bytes != DEFAULT_BYTES ||
-           request->plan_seconds > 0 || request->wires || request->gpus || request->peers_most > 0 ||
-           request->multicast;
-}
-
 static error_t parse_explain(int key, char *argument, struct argp_state *state)
 {
     explain_options_t *options = state->input;
@@ -62,7 +54,7 @@ static error_t parse_explain(int key, char *argument, struct argp_state *state)
             argp_error(state,
                        "--algorithm: explain compares all algorithms; blinkctl plan --algorithm plans by "
                        "the one that is named");
-        if (options->comm > 0 && says_what_to_plan(&options->request))
+        if (options->comm > 0 && options->request.is_given)
             argp_error(state, "--comm shows what live ops have run by; it takes none of the options that say "
                               "what to plan, such as --topology, --collective and --bytes");
         return 0;

@@ -87,9 +87,8 @@ static void check_request(struct argp_state *state, const request_t *request)
         argp_error(state, "--peer %s: %s has no peer, only sendrecv has", request->peer, name);
 }
 
-static error_t parse_request(int key, char *argument, struct argp_state *state)
+static error_t take_option(int key, char *argument, struct argp_state *state, request_t *request)
 {
-    request_t *request = state->input;
     switch (key) {
     case KEY_TOPOLOGY:
         request->topology = argument;
@@ -127,12 +126,21 @@ static error_t parse_request(int key, char *argument, struct argp_state *state)
     case KEY_PEERS_MOST:
         request->peers_most = (uint32_t)argument_number(state, "--peers-most", argument, 0, UINT32_MAX - 1);
         return 0;
-    case ARGP_KEY_END:
-        check_request(state, request);
-        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
+}
+
+static error_t parse_request(int key, char *argument, struct argp_state *state)
+{
+    request_t *request = state->input;
+    if (key == ARGP_KEY_END) {
+        check_request(state, request);
+        return 0;
+    }
+    error_t error = take_option(key, argument, state, request);
+    request->is_given |= error == 0;
+    return error;
 }
 
 char *request_help(int key, const char *text, void *input)

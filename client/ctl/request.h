@@ -13,6 +13,7 @@
 
 typedef struct request {
     const ctl_options_t *common; /* whose daemon is asked for its topology */
+    bool is_given;               /* any of what follows was named, be it by its default */
     const char *topology;        /* NULL: the daemon's */
     const char *ranks;           /* NULL: all devices */
     blink_collective_t collective;

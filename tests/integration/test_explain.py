@@ -163,7 +163,8 @@ class ExplainTest(IntegrationTest):
         status, _, err = self.explain("--topology", "dgx1v", "--algorithm", "ring")
         self.assertEqual(status, 2)
         self.assertIn("explain compares all algorithms", err)
-        for words in (["--topology", "dgx1v"], ["-c", "broadcast"], ["--bytes", "1M"], ["-r", "0,1"]):
+        for words in (["--topology", "dgx1v"], ["-c", "broadcast"], ["--bytes", "1M"], ["-r", "0,1"],
+                      ["-c", "allreduce"], ["--bytes", "64M"], ["--peers-most", "0"], ["-a", "auto"]):
             status, _, err = self.explain("--comm", "1", *words)
             self.assertEqual((status, "--comm shows what live ops have run by" in err), (2, True), err)
         status, _, err = self.explain("--topology", "dgx1v", "--collective", "broadcast", "--root", "8")
