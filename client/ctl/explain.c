@@ -343,8 +343,21 @@ static void print_nccl(const explanation_t *e)
             human_plural(e->nccl_graph.channel_count), e->nccl_graph.channel_GBps);
 }
 
+/* Of one rank all algorithms make the same empty plan. */
+static void print_alone(const explanation_t *e)
+{
+    char bytes[HUMAN_BYTES], total[HUMAN_BYTES];
+    printf("%s of %s on %s, 1 rank: predicted %s us\n%s", blink_name_collective(e->request->collective),
+           human_bytes(e->request->bytes, bytes), e->topo->name,
+           human_number(e->choice.candidates[0].predicted_us, total), e->limit);
+}
+
 static blink_result_t print_text(const explanation_t *e)
 {
+    if (e->request->rank_count == 1) {
+        print_alone(e);
+        return BLINK_OK;
+    }
     print_choice(e);
     print_plan(e);
     puts("\nCandidates:");

@@ -47,6 +47,12 @@ class ExplainTest(IntegrationTest):
             answer = self.explain_json("--topology", topology, "--collective", "alltoall")
             self.assertAlmostEqual(answer["efficiency"], 1.0, places=6)
 
+    def test_one_rank_needs_no_table(self):
+        status, out, err = self.explain("--topology", "dgx1v", "--ranks", "3", "--bytes", "1M")
+        self.assertEqual((status, err), (0, ""))
+        self.assertRegex(out, r"^allreduce of 1 MiB on dgx1v, 1 rank: predicted \S+ us\n"
+                              r"Nothing moves, so nothing limits\n$")
+
     def test_says_what_more_than_the_ideal_comes_from(self):
         for words, reason in [(["dgx1v_hybrid", "--ranks", "0-3"], "some ranks send more than others"),
                               (["dgx1v_hybrid", "--ranks", "0-3", "-c", "broadcast"], None),
