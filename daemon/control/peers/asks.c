@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 struct asks {
+    turns_t *turns;
     uv_timer_t timer; /* of the oldest */
     uint64_t limit_ms;
     list_t all; /* ask_t.of_all, the oldest first: all have the same time */
@@ -56,6 +57,7 @@ static void free_ask(ask_t *ask)
 static void fail(ask_t *ask, blink_result_t code)
 {
     const asker_t asker = ask->asker;
+    turns_count(ask->host->asks->turns, 1);
     free_ask(ask);
     asker_fail(&asker, code);
 }
@@ -70,7 +72,8 @@ static void on_timer(uv_timer_t *timer)
 {
     asks_t *asks = timer->data;
     ask_t *first;
-    while ((first = LIST_FIRST(&asks->all, ask_t, of_all)) && first->until_ms <= uv_now(timer->loop)) {
+    while ((first = LIST_FIRST(&asks->all, ask_t, of_all)) && first->until_ms <= uv_now(timer->loop) &&
+           !turns_is_over(asks->turns)) {
         const char *what = is_with_host(first)
                                ? "has not answered"
                                : "was not asked, as others ask it, and it has not answered all";
@@ -215,11 +218,12 @@ void asks_host_init(asks_host_t *host, asks_t *asks, net_session_t *session)
     list_init(&host->waiting);
 }
 
-blink_result_t asks_create(uv_loop_t *loop, uint64_t limit_ms, asks_t **created)
+blink_result_t asks_create(uv_loop_t *loop, turns_t *turns, uint64_t limit_ms, asks_t **created)
 {
     asks_t *asks = malloc(sizeof(*asks));
     if (!asks)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to ask other hosts");
+    asks->turns = turns;
     asks->limit_ms = limit_ms;
     list_init(&asks->all);
     uv_timer_init(loop, &asks->timer);

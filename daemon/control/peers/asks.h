@@ -24,8 +24,8 @@ typedef struct asks_host {
     bool is_given_up; /* nobody waits for that answer any more: it is dropped */
 } asks_host_t;
 
-/* Errors: NO_MEMORY. */
-blink_result_t asks_create(uv_loop_t *loop, uint64_t limit_ms, asks_t **asks);
+/* turns: the loop's; they bound how many askers hear in one turn that time is over. Errors: NO_MEMORY. */
+blink_result_t asks_create(uv_loop_t *loop, turns_t *turns, uint64_t limit_ms, asks_t **asks);
 
 /* Nobody is answered any more. Memory is given back from within the loop. NULL is ignored. */
 void asks_destroy(asks_t *asks);

@@ -460,7 +460,8 @@ blink_result_t peers_create(control_t *control, const peers_handler_t *handler, 
     beat_asker_init(&peers->asker, on_beat);
     uv_timer_init(&control->loop, &peers->tick);
     peers->tick.data = peers;
-    blink_result_t result = asks_create(&control->loop, asks_limit_ms(control->settings), &peers->asks);
+    blink_result_t result =
+        asks_create(&control->loop, &control->turns, asks_limit_ms(control->settings), &peers->asks);
     if (result == BLINK_OK)
         result = start(peers);
     if (result != BLINK_OK) {

@@ -144,7 +144,7 @@ static void begin(uint32_t version, uint64_t limit_ms)
     raw_expect(own.peer, BLINKPEER__MESSAGE__BODY_HELLO, NULL);
     raw_say_hello(own.peer, hello);
     raw_expect(own.peer, BLINKPEER__MESSAGE__BODY_WELCOME, NULL);
-    assert_int_equal(asks_create(&own.fixture->loop, limit_ms, &own.asks), BLINK_OK);
+    assert_int_equal(asks_create(&own.fixture->loop, &own.control.turns, limit_ms, &own.asks), BLINK_OK);
     asks_host_init(&own.to_peer, own.asks, own.host->session);
     asked_init(&own.by_peer, &own.control, own.host->session, on_query);
     own.user = tenant_get(&own.control.tenants, 1000, "");
@@ -457,6 +457,21 @@ static void test_host_that_does_not_answer_is_not_waited_for(void **state)
     end();
 }
 
+static void test_more_questions_run_out_of_time_at_once_than_fit_in_a_turn(void **state)
+{
+    const uint32_t count = TURN_STEPS + 100;
+    (void)state;
+    begin(PEER_VERSION_MAX, 20);
+    for (uint32_t i = 0; i < count; i++)
+        put(0, BLINKWIRE__QUERY_KIND__STATUS);
+    usleep(30000); /* the loop hears of all at once that their time is over */
+    run_turns(own.fixture, 1);
+    assert_in_range(own.tools[0].answer_count, 1, TURN_STEPS);
+    RUN_UNTIL(own.fixture, own.tools[0].answer_count == count);
+    assert_int_equal(own.tools[0].code, BLINK_ERR_TIMEOUT);
+    end();
+}
+
 static void test_answer_for_a_tool_that_has_gone_is_dropped(void **state)
 {
     (void)state;
@@ -582,6 +597,7 @@ int main(void)
         TEST(test_reply_of_another_kind_is_no_answer),
         TEST(test_answer_that_swells_is_no_answer),
         TEST(test_host_that_does_not_answer_is_not_waited_for),
+        TEST(test_more_questions_run_out_of_time_at_once_than_fit_in_a_turn),
         TEST(test_answer_for_a_tool_that_has_gone_is_dropped),
         TEST(test_older_daemon_is_not_asked),
         TEST(test_question_is_answered_as_its_user_would_see_it),
