@@ -1,6 +1,6 @@
 #include "base/events.h"
 
-#include "base/list.h"
+#include "base/latest.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 #include <time.h>
 
 typedef struct remembered {
-    list_t link; /* on memory.all, the oldest first */
+    latest_item_t item; /* its owner's number is a part's */
     event_t event;
 } remembered_t;
 
@@ -26,12 +26,13 @@ typedef struct rate {
 /* As the log's configuration, the one of its process. */
 static struct {
     pthread_mutex_t lock; /* guards all of it */
-    list_t all;
-    uint32_t used;
+    latest_t latest;
     uint64_t last_number;
     rate_t rates[RATES]; /* by part, one of those that share a place */
-    remembered_t events[EVENTS_MOST];
-} memory = {.lock = PTHREAD_MUTEX_INITIALIZER, .all = {&memory.all, &memory.all}};
+    latest_owner_t parts[EVENTS_MOST];
+    remembered_t events[EVENTS_MOST]; /* the first so many as there are in `latest` are in use */
+} memory = {.lock = PTHREAD_MUTEX_INITIALIZER,
+            .latest = LATEST_INIT(&memory.latest, memory.parts, EVENTS_MOST)};
 
 const char *event_kind_name(event_kind_t kind)
 {
@@ -64,24 +65,15 @@ static int64_t part_of(event_kind_t kind, int64_t uid)
     return kind == EVENT_HOST_REFUSED ? PART_OF_STRANGERS : uid;
 }
 
-/* The one that a new event takes the place of: the oldest of its part, if that is full, else one that was
- * never used, else the oldest of all. */
-static remembered_t *choose_place(int64_t part)
+/* One that a new event of the part takes the place of, which is removed, or one that was never used. */
+static remembered_t *take_place(int64_t part)
 {
-    remembered_t *oldest = NULL;
-    uint32_t count = 0;
-    LIST_FOR_EACH (link, &memory.all) {
-        remembered_t *one = CONTAINER_OF(link, remembered_t, link);
-        if (part_of(one->event.kind, one->event.uid) == part && count++ == 0)
-            oldest = one;
-    }
-    if (part != EVENT_OF_NOBODY && count >= EVENTS_OF_USER)
-        return oldest;
-    if (memory.used < EVENTS_MOST) {
-        list_init(&memory.events[memory.used].link);
-        return &memory.events[memory.used++];
-    }
-    return LIST_FIRST(&memory.all, remembered_t, link);
+    latest_item_t *item =
+        latest_to_go(&memory.latest, part, part == EVENT_OF_NOBODY ? EVENTS_MOST : EVENTS_OF_USER);
+    if (!item)
+        return &memory.events[memory.latest.count];
+    latest_remove(&memory.latest, item);
+    return CONTAINER_OF(item, remembered_t, item);
 }
 
 static bool is_too_many(int64_t part, time_t second)
@@ -104,8 +96,7 @@ static void remember(const event_of_t *of, log_level_t level, const char *text)
         pthread_mutex_unlock(&memory.lock);
         return;
     }
-    remembered_t *place = choose_place(part);
-    list_remove(&place->link);
+    remembered_t *place = take_place(part);
     event_t *event = &place->event;
     event->number = ++memory.last_number;
     event->time_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
@@ -115,7 +106,7 @@ static void remember(const event_of_t *of, log_level_t level, const char *text)
     event->comm = of->comm;
     snprintf(event->subject, sizeof(event->subject), "%s", of->subject);
     snprintf(event->text, sizeof(event->text), "%s", text);
-    list_append(&memory.all, &place->link);
+    latest_add(&memory.latest, &place->item, part);
     pthread_mutex_unlock(&memory.lock);
 }
 
@@ -148,9 +139,9 @@ uint32_t events_copy(uint64_t before, event_t *events, uint32_t most)
 {
     uint32_t count = 0;
     pthread_mutex_lock(&memory.lock);
-    for (const list_t *link = memory.all.previous; link != &memory.all && count < most;
-         link = link->previous) {
-        const event_t *event = &CONTAINER_OF(link, remembered_t, link)->event;
+    const list_t *all = &memory.latest.items;
+    for (const list_t *link = all->previous; link != all && count < most; link = link->previous) {
+        const event_t *event = &CONTAINER_OF(link, remembered_t, item.link)->event;
         if (before == 0 || event->number < before)
             events[count++] = *event;
     }

@@ -11,8 +11,8 @@
 #include <stdarg.h>
 #include <stdint.h>
 
-/* So many events are remembered, of each user, and of all hosts that were refused, at most EVENTS_OF_USER:
- * nobody's events push out all others'. */
+/* So many events are remembered, of each user, and of all hosts that were refused, at most EVENTS_OF_USER.
+ * When there are so many, an oldest one goes of whom there are the most (base/latest.h). */
 #define EVENTS_MOST    512u
 #define EVENTS_OF_USER 128u
 

@@ -169,7 +169,7 @@ static void answer_ops(const page_t *page, const Blinkwire__Query *query)
     const history_t *lost;
     if (roster && roster->engine)
         ops_query(page->asker, roster, query->ops_since, page->number);
-    else if ((lost = lost_ops_find(page->view, query->comm)))
+    else if ((lost = lost_ops_find(page->view->control->rosters->lost_ops, page->view, query->comm)))
         ops_query_lost(page->asker, lost, query->ops_since, page->number);
     else
         asker_fail(

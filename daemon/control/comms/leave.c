@@ -18,7 +18,7 @@ static void on_left(void *context)
     member->left = true;
     roster->left_count++;
     if (roster->left_count == roster->joined_count) {
-        lost_ops_keep(roster);
+        lost_ops_keep(roster->control->rosters->lost_ops, roster);
         engine_comm_free(roster->engine);
         roster->engine = NULL; /* the roster may stay while children fail */
     }

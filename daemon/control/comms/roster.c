@@ -325,11 +325,12 @@ blink_result_t rosters_create(control_t *control, rosters_t **created)
     list_init(&rosters->meeting);
     list_init(&rosters->shrinking);
     list_init(&rosters->asked);
-    list_init(&rosters->lost_ops);
     rosters->ranks_on = calloc(control->device_count, sizeof(*rosters->ranks_on));
     blink_result_t result = rosters->ranks_on ? failed_ids_create(control, &rosters->failed_ids)
                                               : BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %u devices",
                                                            control->device_count);
+    if (result == BLINK_OK)
+        result = lost_ops_create(&rosters->lost_ops);
     if (result == BLINK_OK && getrandom(rosters->id_secrets, sizeof(rosters->id_secrets), 0) !=
                                   (ssize_t)sizeof(rosters->id_secrets))
         result = BLINK_FAIL_ERRNO("random numbers");
@@ -353,7 +354,7 @@ void rosters_destroy(rosters_t *rosters)
     while (rosters->all.count > 0)
         roster_free(CONTAINER_OF(rosters->all.items[rosters->all.count - 1], roster_t, of_all));
     failed_ids_destroy(rosters->failed_ids);
-    lost_ops_free(rosters);
+    lost_ops_destroy(rosters->lost_ops);
     table_fini(&rosters->ids);
     table_fini(&rosters->by_number);
     table_fini(&rosters->comms);

@@ -18,6 +18,8 @@
 #include "control/comms/failed_ids.h"
 #include "control/comms/rendezvous.h"
 
+typedef struct lost_ops lost_ops_t;
+
 typedef enum roster_state {
     ROSTER_GATHERING,
     ROSTER_MEETING, /* all ranks have gathered, and their hosts meet */
@@ -115,7 +117,7 @@ struct rosters {
     uint32_t *ranks_on;         /* by device: members that have joined */
     uv_timer_t gathering_timer; /* the earliest deadline */
     failed_ids_t *failed_ids;
-    list_t lost_ops; /* lost_ops.c's */
+    lost_ops_t *lost_ops;
     uint32_t last_roster, last_member;
     size_t to_abort; /* the first so many of `all`, while the daemon stops */
 };

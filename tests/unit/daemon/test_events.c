@@ -40,8 +40,19 @@ static void test_a_user_has_a_part_and_the_host_all_that_is_left(void **state)
     happen(1001, EVENTS_OF_USER, "comes");
     assert_int_equal(count_of(1000), EVENTS_OF_USER);
     happen(EVENT_OF_NOBODY, 2 * EVENTS_MOST, "goes on");
-    assert_int_equal(count_of(EVENT_OF_NOBODY), EVENTS_MOST);
-    assert_int_equal(count_of(1000), 0);
+    assert_int_equal(count_of(EVENT_OF_NOBODY), EVENTS_MOST - 2 * EVENTS_OF_USER);
+    assert_int_equal(count_of(1000), EVENTS_OF_USER);
+}
+
+static void test_users_together_push_out_nobody_s_latest(void **state)
+{
+    (void)state;
+    happen(EVENT_OF_NOBODY, EVENTS_MOST, "happens");
+    happen(2000, 1, "comes");
+    for (int64_t uid = 2001; uid <= 2001 + EVENTS_MOST / EVENTS_OF_USER; uid++)
+        happen(uid, EVENTS_OF_USER, "comes");
+    assert_int_equal(count_of(2000), 1);
+    assert_true(count_of(EVENT_OF_NOBODY) > 1);
 }
 
 static void test_strangers_push_out_nobody_else(void **state)
@@ -56,17 +67,17 @@ static void test_strangers_push_out_nobody_else(void **state)
 static void test_pages_adjoin_from_the_newest_to_the_oldest(void **state)
 {
     (void)state;
-    static event_t events[3];
+    static event_t all[EVENTS_MOST], page[3];
     happen(EVENT_OF_NOBODY, EVENTS_MOST, "happens");
-    uint64_t before = 0, expected = 0;
+    assert_int_equal(events_copy(0, all, EVENTS_MOST), EVENTS_MOST);
+    uint64_t before = 0;
     uint32_t total = 0, count;
-    while ((count = events_copy(before, events, 3)) > 0) {
-        for (uint32_t i = 0; i < count; i++) {
-            assert_true(expected == 0 || events[i].number == expected);
-            expected = events[i].number - 1;
+    while ((count = events_copy(before, page, 3)) > 0) {
+        for (uint32_t i = 0; i < count; i++, total++) {
+            assert_int_equal(page[i].number, all[total].number);
+            assert_true(total == 0 || page[i].number < all[total - 1].number);
         }
-        before = events[count - 1].number;
-        total += count;
+        before = page[count - 1].number;
     }
     assert_int_equal(total, EVENTS_MOST);
 }
@@ -91,6 +102,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_user_has_a_part_and_the_host_all_that_is_left),
+        cmocka_unit_test(test_users_together_push_out_nobody_s_latest),
         cmocka_unit_test(test_strangers_push_out_nobody_else),
         cmocka_unit_test(test_pages_adjoin_from_the_newest_to_the_oldest),
         cmocka_unit_test(test_what_is_too_long_is_cut),
