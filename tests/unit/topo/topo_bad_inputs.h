@@ -1,9 +1,11 @@
 /*
  * What the topology readers must refuse, and what the refusal must name. Tables, kept apart from the tests
- * that walk them.
+ * that walk them. Include after cmocka's headers.
  */
 #ifndef TEST_TOPO_BAD_INPUTS_H
 #define TEST_TOPO_BAD_INPUTS_H
+
+#include "topo_check.h"
 
 #define GPUS "{\"id\":\"a\",\"kind\":\"gpu\"},{\"id\":\"b\",\"kind\":\"gpu\"}"
 #define TOPOLOGY(nodes, links)                                                                               \
@@ -119,5 +121,19 @@ static const bad_input_t bad_xml[] = {
     {SYSTEM(PCI_GPU("<gpu dev=\"0\" sm=\"90\"><c2c count=\"1\"/></gpu>")), {"line 3", "<c2c>", "no bw"}},
     {SYSTEM("<nic>\n<net speed=\"1\"/></nic>" PCI_GPU("")), {"line 4", "<net>", "no dev"}},
 };
+
+typedef blink_result_t (*parse_function_t)(const char *text, size_t bytes, const char *source, topo_t **topo);
+
+static inline void assert_refused(parse_function_t parse_text, const bad_input_t *bad)
+{
+    topo_t *topo = NULL;
+    blink_result_t result = parse_text(bad->text, strlen(bad->text), "some/file", &topo);
+    if (result != BLINK_ERR_INVALID_ARGUMENT)
+        fail_msg("result %d for %s", (int)result, bad->text);
+    assert_null(topo);
+    assert_text_has(blink_error_text(), "some/file: ");
+    for (size_t i = 0; i < 3 && bad->names[i]; i++)
+        assert_text_has(blink_error_text(), bad->names[i]);
+}
 
 #endif
