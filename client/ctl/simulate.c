@@ -194,9 +194,21 @@ static const char DOC[] =
 
 /* ---- one size ---- */
 
+/* Who receives has more to do where data come with flags: the program is another one. */
+static blink_result_t name_protocol(const simulate_options_t *options, plan_t *plan)
+{
+    if (!options->protocol_given)
+        return BLINK_OK;
+    if (plan->algorithm == BLINK_ALGORITHM_MULTICAST && options->protocol != BLINK_PROTOCOL_SIMPLE)
+        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "--protocol %s: multicast has no protocol but simple",
+                          blink_name_protocol(options->protocol));
+    plan->protocol = options->protocol;
+    return BLINK_OK;
+}
+
 /* Plan, unless the plan at hand does not depend on the size; *program is as old as *plan. */
-static blink_result_t compile(const topo_t *topo, const plan_request_t *request, plan_t **plan,
-                              lane_program_t **program)
+static blink_result_t compile(const topo_t *topo, const plan_request_t *request,
+                              const simulate_options_t *options, plan_t **plan, lane_program_t **program)
 {
     if (*plan && request->algorithm != BLINK_ALGORITHM_AUTO)
         return BLINK_OK;
@@ -215,6 +227,8 @@ static blink_result_t compile(const topo_t *topo, const plan_request_t *request,
             templates = all;
         }
     }
+    if (result == BLINK_OK)
+        result = name_protocol(options, templates);
     if (result == BLINK_OK)
         result = lane_compile(topo, templates, NULL, program);
     if (result == BLINK_OK)
@@ -246,21 +260,16 @@ static blink_result_t run_size(const topo_t *topo, const plan_t *plan, const lan
 {
     uint64_t blocks = collective_block_count(plan->collective, plan->rank_count);
     lane_geometry_t geometry;
-    sim_config_t config = {options->protocol_given ? options->protocol : plan->protocol,
-                           options->reduce_GBps};
-    if (program->multicast && config.protocol != BLINK_PROTOCOL_SIMPLE)
-        return BLINK_FAIL(BLINK_ERR_UNSUPPORTED, "--protocol %s: multicast has no protocol but simple",
-                          blink_name_protocol(config.protocol));
     BLINK_TRY(bind_size(plan, program, options, bytes, &geometry));
     *point = (simulate_point_t){.algorithm = plan->algorithm,
-                                .protocol = config.protocol,
+                                .protocol = program->protocol,
                                 .bytes = (bytes + blocks - 1) / blocks * blocks,
                                 .slots = geometry.slots,
                                 .plan_GBps = plan->rate_GBps};
     for (uint32_t i = 0; i < program->channel_count; i++)
         if (geometry.channels[i].chunk_bytes > point->chunk_bytes)
             point->chunk_bytes = geometry.channels[i].chunk_bytes;
-    blink_result_t result = sim_run(topo, &geometry, &config, &point->result);
+    blink_result_t result = sim_run(topo, &geometry, options->reduce_GBps, &point->result);
     if (result == BLINK_OK && options->goal_path && !options->trace_path)
         result = write_goal(topo, &geometry, options);
     lane_geometry_fini(&geometry);
@@ -282,7 +291,7 @@ static blink_result_t run_curve(const simulation_t *simulation, const simulate_o
     uint64_t bytes = options->min_bytes;
     for (uint32_t i = 0; result == BLINK_OK && i < simulation->size_count; i++, bytes *= options->factor) {
         request.bytes = bytes;
-        result = compile(simulation->topo, &request, &plan, &program);
+        result = compile(simulation->topo, &request, options, &plan, &program);
         if (result == BLINK_OK)
             result = run_size(simulation->topo, plan, program, options, bytes,
                               &simulation->points[(size_t)curve * simulation->size_count + i]);
@@ -378,7 +387,7 @@ static blink_result_t time_op(void *context, const plan_request_t *request, pred
     plan_t *plan = NULL;
     lane_program_t *program = NULL;
     simulate_point_t point = {0};
-    blink_result_t result = compile(timing->topo, request, &plan, &program);
+    blink_result_t result = compile(timing->topo, request, timing->options, &plan, &program);
     if (result == BLINK_OK)
         result = run_size(timing->topo, plan, program, timing->options, request->bytes, &point);
     kind->each_us = point.result.time_us / timing->options->pace_scale;

@@ -332,7 +332,7 @@ static blink_result_t sim_stuck(const sim_t *sim)
 }
 
 static blink_result_t sim_init(sim_t *sim, const topo_t *topo, const lane_geometry_t *geometry,
-                               const sim_config_t *config)
+                               double reduce_GBps)
 {
     const lane_program_t *program = geometry->program;
     size_t lanes = (size_t)program->lane_count + 1;
@@ -345,7 +345,7 @@ static blink_result_t sim_init(sim_t *sim, const topo_t *topo, const lane_geomet
         .free_transfer = PLAN_NONE,
         .lanes_left = program->lane_count,
     };
-    BLINK_TRY(wires_init(&sim->wires, topo, program, config));
+    BLINK_TRY(wires_init(&sim->wires, topo, program, reduce_GBps));
     if (!sim->lanes || !sim->read_us || !sim->semaphores)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to simulate %u lanes of %u slots",
                           program->lane_count, geometry->slots);
@@ -366,11 +366,10 @@ static void sim_fini(sim_t *sim)
     vec_free(&sim->transfers);
 }
 
-static blink_result_t sim_report(const sim_t *sim, const topo_t *topo, const sim_config_t *config,
-                                 sim_result_t *result)
+static blink_result_t sim_report(const sim_t *sim, const topo_t *topo, sim_result_t *result)
 {
     *result = (sim_result_t){
-        .time_us = model_launch_us(config->protocol) + sim->end_us,
+        .time_us = model_launch_us(sim->program->protocol) + sim->end_us,
         .step_count = sim_step_count(sim->geometry),
         .links = calloc((size_t)topo->link_count + 1, sizeof(*result->links)),
     };
@@ -402,16 +401,16 @@ blink_result_t sim_check_step_count(uint64_t step_count)
         (unsigned long long)step_count, SIM_STEPS_MAX);
 }
 
-blink_result_t sim_run(const topo_t *topo, const lane_geometry_t *geometry, const sim_config_t *config,
+blink_result_t sim_run(const topo_t *topo, const lane_geometry_t *geometry, double reduce_GBps,
                        sim_result_t *result)
 {
-    if (!(config->reduce_GBps > 0))
-        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "devices that reduce at %g GB/s", config->reduce_GBps);
+    if (!(reduce_GBps > 0))
+        return BLINK_FAIL(BLINK_ERR_INVALID_ARGUMENT, "devices that reduce at %g GB/s", reduce_GBps);
     BLINK_TRY(sim_check_step_count(sim_step_count(geometry)));
     sim_t sim;
     event_t event;
     bool found = true;
-    blink_result_t status = sim_init(&sim, topo, geometry, config);
+    blink_result_t status = sim_init(&sim, topo, geometry, reduce_GBps);
     while (status == BLINK_OK && found) {
         status = events_pop(&sim.events, &event, &found);
         if (status == BLINK_OK && found)
@@ -420,7 +419,7 @@ blink_result_t sim_run(const topo_t *topo, const lane_geometry_t *geometry, cons
     if (status == BLINK_OK && sim.lanes_left > 0)
         status = sim_stuck(&sim);
     if (status == BLINK_OK)
-        status = sim_report(&sim, topo, config, result);
+        status = sim_report(&sim, topo, result);
     sim_fini(&sim);
     return status;
 }

@@ -29,11 +29,6 @@
 /* Most steps × chunks of one run: about half a minute. */
 #define SIM_STEPS_MAX 50000000u
 
-typedef struct sim_config {
-    blink_protocol_t protocol;
-    double reduce_GBps; /* > 0; INFINITY: reading takes no time */
-} sim_config_t;
-
 typedef struct sim_link {
     double busy_us;
     uint64_t bytes; /* of payload, as the links' counters of the daemon count them */
@@ -54,11 +49,12 @@ uint64_t sim_step_count(const lane_geometry_t *geometry);
 blink_result_t sim_check_step_count(uint64_t step_count);
 
 /*
- * Run. `topo` is the one that the program was compiled for. *result is the caller's: sim_result_fini().
- * Thread-safe. Errors: INVALID_ARGUMENT (reduce_GBps), UNSUPPORTED (more than SIM_STEPS_MAX steps × chunks),
- * NO_MEMORY, INTERNAL (lanes wait for one another; names one).
+ * Run under the protocol that the program was compiled for, on the same `topo`. Devices read at reduce_GBps,
+ * > 0; INFINITY: reading takes no time. *result is the caller's: sim_result_fini(). Thread-safe. Errors:
+ * INVALID_ARGUMENT (reduce_GBps), UNSUPPORTED (more than SIM_STEPS_MAX steps × chunks), NO_MEMORY, INTERNAL
+ * (lanes wait for one another; names one).
  */
-blink_result_t sim_run(const topo_t *topo, const lane_geometry_t *geometry, const sim_config_t *config,
+blink_result_t sim_run(const topo_t *topo, const lane_geometry_t *geometry, double reduce_GBps,
                        sim_result_t *result);
 void sim_result_fini(sim_result_t *result);
 

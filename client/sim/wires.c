@@ -12,17 +12,17 @@ static double us_per_byte(double GBps)
 }
 
 static void wires_set_speeds(wires_t *wires, const topo_t *topo, const lane_program_t *program,
-                             const sim_config_t *config)
+                             double reduce_GBps)
 {
     double payload =
-        model_payload_share(config->protocol) * (program->multicast ? MODEL_MULTICAST_REACHED : 1);
+        model_payload_share(program->protocol) * (program->multicast ? MODEL_MULTICAST_REACHED : 1);
     for (uint32_t i = 0; i < topo->link_count; i++)
         wires->links[i].us_per_byte = us_per_byte(topo->links[i].GBps * payload);
     for (uint32_t i = 0; i < topo->node_count; i++)
         if (topo->nodes[i].total_GBps > 0)
             wires->links[topo->link_count + i].us_per_byte = us_per_byte(topo->nodes[i].total_GBps * payload);
     for (uint32_t i = 0; i < program->rank_count; i++)
-        wires->readers[i].us_per_byte = us_per_byte(config->reduce_GBps);
+        wires->readers[i].us_per_byte = us_per_byte(reduce_GBps);
 }
 
 static blink_result_t wires_add_blocks(wires_t *wires, const lane_program_t *program, double payload_share)
@@ -52,7 +52,7 @@ static void wires_lay_path(wires_t *wires, const topo_t *topo, const uint32_t *l
 }
 
 blink_result_t wires_init(wires_t *wires, const topo_t *topo, const lane_program_t *program,
-                          const sim_config_t *config)
+                          double reduce_GBps)
 {
     *wires = (wires_t){
         .links = calloc((size_t)topo->link_count + topo->node_count + 1, sizeof(*wires->links)),
@@ -63,15 +63,15 @@ blink_result_t wires_init(wires_t *wires, const topo_t *topo, const lane_program
     if (!wires->links || !wires->readers || !wires->paths || !wires->stages)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to simulate %u links and %u paths",
                           topo->link_count, program->path_count);
-    wires_set_speeds(wires, topo, program, config);
-    BLINK_TRY(wires_add_blocks(wires, program, model_payload_share(config->protocol)));
+    wires_set_speeds(wires, topo, program, reduce_GBps);
+    BLINK_TRY(wires_add_blocks(wires, program, model_payload_share(program->protocol)));
     for (uint32_t i = 0; i < program->path_count; i++) {
         const uint32_t *links = program->path_links + program->paths[i].link_first;
         uint32_t link_count = program->paths[i].link_count;
         wires_path_t *path = &wires->paths[i];
         path->stage_first = 2 * program->paths[i].link_first;
         path->latency_us = program->multicast ? MODEL_MULTICAST_HOP_US
-                                              : model_hop_us(topo, links, link_count, config->protocol);
+                                              : model_hop_us(topo, links, link_count, program->protocol);
         wires_lay_path(wires, topo, links, link_count, path);
     }
     return BLINK_OK;

@@ -34,7 +34,7 @@ typedef struct wires_time {
 
 /* wires_fini() also after failure. Errors: NO_MEMORY. */
 blink_result_t wires_init(wires_t *wires, const topo_t *topo, const lane_program_t *program,
-                          const sim_config_t *config);
+                          double reduce_GBps);
 void wires_fini(wires_t *wires);
 
 /* Serve `bytes` that come at at_us, of which the last does not leave before floor_us. */

@@ -74,9 +74,8 @@ static double run_program(const topo_t *topo, const lane_program_t *program, uin
     uint64_t blocks = program->block_count;
     if (lane_geometry_init(program, (bytes + blocks - 1) / blocks, 0, 0, &geometry) != BLINK_OK)
         die(topo->name);
-    const sim_config_t config = {program->protocol, SIM_REDUCE_GBPS};
     double us = INFINITY;
-    if (sim_run(topo, &geometry, &config, &simulated) == BLINK_OK) {
+    if (sim_run(topo, &geometry, SIM_REDUCE_GBPS, &simulated) == BLINK_OK) {
         us = simulated.time_us;
         sim_result_fini(&simulated);
     }

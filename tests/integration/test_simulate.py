@@ -102,6 +102,15 @@ class SweepTest(SimulateTest):
         self.assertGreater(one("--protocol", "ll")["time_us"], one("--protocol", "ll128")["time_us"])
         self.assertGreater(one("--reduce-gbps", "5")["time_us"], one()["time_us"])
 
+    def test_what_was_chosen_takes_as_long_when_it_is_named(self):
+        """Under a protocol with flags a program has other steps: here AUTO takes one hop under LL."""
+        arguments = ["-t", "gh200x4", "--gpus", "--bytes", "1M"]
+        [chosen] = self.simulate_json(*arguments)["results"]
+        self.assertNotEqual(chosen["protocol"], "simple")
+        [named] = self.simulate_json(*arguments, "-a", chosen["algorithm"], "--protocol",
+                                     chosen["protocol"])["results"]
+        self.assertEqual(named, chosen)
+
 
 class BadInputTest(SimulateTest):
     def test_bad_usage_is_refused_by_name(self):

@@ -44,7 +44,7 @@ typedef struct fixture {
     plan_t *plan;
     lane_program_t *program;
     lane_geometry_t geometry;
-    sim_config_t config;
+    double reduce_GBps;
     sim_result_t result;
 } fixture_t;
 
@@ -57,7 +57,15 @@ static void compile(fixture_t *fixture, blink_collective_t collective, blink_alg
     if (plan_create(fixture->topo, &request, &fixture->plan) != BLINK_OK ||
         lane_compile(fixture->topo, fixture->plan, NULL, &fixture->program) != BLINK_OK)
         fail_msg("%s", blink_error_text());
-    fixture->config = (sim_config_t){BLINK_PROTOCOL_SIMPLE, SIM_REDUCE_GBPS};
+    fixture->reduce_GBps = SIM_REDUCE_GBPS;
+}
+
+/* Compile the plan again. */
+static void compile_under(fixture_t *fixture, blink_protocol_t protocol)
+{
+    lane_program_destroy(fixture->program);
+    fixture->plan->protocol = protocol;
+    assert_int_equal(lane_compile(fixture->topo, fixture->plan, NULL, &fixture->program), BLINK_OK);
 }
 
 static fixture_t on_text(const char *text, blink_collective_t collective)
@@ -83,7 +91,7 @@ static blink_result_t try_run(fixture_t *fixture, uint64_t bytes, uint64_t chunk
     lane_geometry_fini(&fixture->geometry);
     assert_int_equal(lane_geometry_init(fixture->program, bytes, chunk_bytes, slots, &fixture->geometry),
                      BLINK_OK);
-    return sim_run(fixture->topo, &fixture->geometry, &fixture->config, &fixture->result);
+    return sim_run(fixture->topo, &fixture->geometry, fixture->reduce_GBps, &fixture->result);
 }
 
 /* The time without the launch. */
@@ -91,7 +99,7 @@ static double run(fixture_t *fixture, uint64_t bytes, uint64_t chunk_bytes, uint
 {
     if (try_run(fixture, bytes, chunk_bytes, slots) != BLINK_OK)
         fail_msg("%s", blink_error_text());
-    return fixture->result.time_us - model_launch_us(fixture->config.protocol);
+    return fixture->result.time_us - model_launch_us(fixture->program->protocol);
 }
 
 static void finish(fixture_t *fixture)
@@ -133,9 +141,10 @@ static void test_protocols_put_flags_between_the_bytes(void **state)
 {
     (void)state;
     fixture_t fixture = on_text(pair_text, BLINK_BROADCAST);
-    fixture.config.protocol = BLINK_PROTOCOL_LL;
+    fixture.reduce_GBps = INFINITY;
+    compile_under(&fixture, BLINK_PROTOCOL_LL);
     assert_us(run(&fixture, 100000, 100000, 1), nvlink_hop_us(BLINK_PROTOCOL_LL) + 1.5 + 20.0);
-    fixture.config.protocol = BLINK_PROTOCOL_LL128;
+    compile_under(&fixture, BLINK_PROTOCOL_LL128);
     assert_us(run(&fixture, 120000, 120000, 1), nvlink_hop_us(BLINK_PROTOCOL_LL128) + 1.5 + 12.8);
     assert_int_equal(fixture.result.links[topo_find_link(fixture.topo, 0, 1)].bytes, 120000);
     finish(&fixture);
@@ -179,7 +188,7 @@ static void test_a_device_that_reads_slowly_is_waited_for(void **state)
 {
     (void)state;
     fixture_t fixture = on_text(pair_text, BLINK_BROADCAST);
-    fixture.config.reduce_GBps = 2.0;
+    fixture.reduce_GBps = 2.0;
     assert_us(run(&fixture, 100000, 100000, 1), nvlink_hop_us(BLINK_PROTOCOL_SIMPLE) + 1.5 + 50.0);
     finish(&fixture);
 }
@@ -192,7 +201,7 @@ static void test_one_rank_only_copies(void **state)
     plan_destroy(fixture.plan);
     fixture.topo->gpu_count = 1;
     compile(&fixture, BLINK_ALLREDUCE, BLINK_ALGORITHM_TREES);
-    fixture.config.reduce_GBps = 100.0;
+    fixture.reduce_GBps = 100.0;
     assert_us(run(&fixture, 1000000, 1000, 2), 10.0);
     finish(&fixture);
 }
@@ -290,7 +299,7 @@ static void test_a_device_must_read_at_some_speed(void **state)
     static const double bad[] = {0.0, -1.0, NAN};
     fixture_t fixture = on_text(pair_text, BLINK_BROADCAST);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        fixture.config.reduce_GBps = bad[i];
+        fixture.reduce_GBps = bad[i];
         assert_int_equal(try_run(&fixture, 1000, 0, 0), BLINK_ERR_INVALID_ARGUMENT);
     }
     finish(&fixture);
@@ -379,7 +388,7 @@ static void test_sums_have_come_up_before_they_go_down(void **state)
             continue;
         contender->plan->protocol = BLINK_PROTOCOL_LL;
         assert_int_equal(lane_compile(fixture.topo, contender->plan, NULL, &fixture.program), BLINK_OK);
-        fixture.config = (sim_config_t){BLINK_PROTOCOL_LL, SIM_REDUCE_GBPS};
+        fixture.reduce_GBps = SIM_REDUCE_GBPS;
         double simulated_us = run(&fixture, bytes / fixture.program->block_count, 0, 0);
         double predicted_us = plan_predictor_us(contender->predictor, bytes, BLINK_PROTOCOL_LL, 0) -
                               model_launch_us(BLINK_PROTOCOL_LL);
@@ -419,9 +428,7 @@ static void compare_chunks(fixture_t *fixture, uint64_t bytes, double *predicted
 static void compile_ll(fixture_t *fixture, blink_collective_t collective, blink_algorithm_t algorithm)
 {
     compile(fixture, collective, algorithm);
-    lane_program_destroy(fixture->program);
-    fixture->plan->protocol = fixture->config.protocol = BLINK_PROTOCOL_LL;
-    assert_int_equal(lane_compile(fixture->topo, fixture->plan, NULL, &fixture->program), BLINK_OK);
+    compile_under(fixture, BLINK_PROTOCOL_LL);
 }
 
 /* Compile again, with each half of the ranks on a host of its own. */

@@ -413,11 +413,10 @@ static void test_channels_between_hosts_are_divided_as_far_as_it_is_faster(void 
 static double simulate(const topo_t *topo, const plan_t *plan, uint64_t bytes)
 {
     lane_program_t *program = compile(topo, plan);
-    const sim_config_t config = {plan->protocol, SIM_REDUCE_GBPS};
     lane_geometry_t geometry;
     sim_result_t result;
     assert_int_equal(lane_geometry_init(program, bytes / program->block_count, 0, 0, &geometry), BLINK_OK);
-    if (sim_run(topo, &geometry, &config, &result) != BLINK_OK)
+    if (sim_run(topo, &geometry, SIM_REDUCE_GBPS, &result) != BLINK_OK)
         fail_msg("%s: %s", topo->name, blink_error_text());
     double us = result.time_us;
     sim_result_fini(&result);

@@ -516,11 +516,10 @@ static void test_operands_load_links_as_the_plan_does(void **state)
 static sim_result_t simulate(const topo_t *topo, const lane_program_t *program, uint64_t bytes,
                              uint64_t chunk_bytes)
 {
-    const sim_config_t config = {BLINK_PROTOCOL_SIMPLE, INFINITY};
     lane_geometry_t geometry;
     sim_result_t result;
     assert_int_equal(lane_geometry_init(program, bytes, chunk_bytes, 0, &geometry), BLINK_OK);
-    if (sim_run(topo, &geometry, &config, &result) != BLINK_OK)
+    if (sim_run(topo, &geometry, INFINITY, &result) != BLINK_OK)
         fail_msg("%s", blink_error_text());
     assert_int_equal(goal_write(topo, &geometry, 1.0, stdout), BLINK_ERR_UNSUPPORTED);
     lane_geometry_fini(&geometry);
