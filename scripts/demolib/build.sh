@@ -2,6 +2,17 @@
 # ends with them, however they end, and build_demo builds blinkd in build/demo.
 
 work= # a directory that goes with the script
+
+# What root has built in a user's checkout is that user's, who could neither build on it nor delete it otherwise.
+leave_to_owner() {
+    local built
+    [ "$(id -u)" = 0 ] || return 0
+    for built in build/demo build/demo.log build/peers; do
+        [ ! -e $built ] || chown -R --reference=. $built
+    done
+    [ ! -e build ] || chown --reference=. build
+}
+
 cleanup() {
     trap - EXIT HUP INT TERM
     for pid in $(jobs -p); do
@@ -9,6 +20,7 @@ cleanup() {
         wait "$pid" 2>/dev/null || true
     done
     [ -z "$work" ] || rm -rf "$work"
+    leave_to_owner || true
 }
 trap cleanup EXIT
 trap 'cleanup; exit 129' HUP

@@ -155,6 +155,19 @@ class StoppedScriptsTest(unittest.TestCase):
         self.assertIn("blinkd on n1 does not start: it is too cold", done.stderr)
         self.assertEqual((self.sleepers(), os.listdir(self.top / "tmp")), ([], []))
 
+    @unittest.skipUnless(os.getuid() == 0 and not enter.why_not(), "needs root and namespaces")
+    def test_demo_hosts_by_root_leaves_what_it_built_to_the_owner_of_the_checkout(self):
+        self.prepare_demo()
+        owner = 1000
+        os.chown(self.top, owner, owner)
+        done = subprocess.run([self.top / "scripts/demo-hosts"], capture_output=True, text=True, check=False,
+                              env=dict(os.environ, TMPDIR=str(self.top / "tmp")))
+        self.assertEqual(done.returncode, 1, done) # the project has no daemon
+        build = self.top / "build"
+        built = [build, *build.rglob("*")]
+        self.assertIn(build / "demo/CMakeCache.txt", built)
+        self.assertEqual([path for path in built if path.lstat().st_uid != owner], [])
+
     def prepare_readme_test(self):
         shutil.copy(SCRIPTS / "readme-test", self.top / "scripts")
         self.write("README.md", f"```sh\nsleep {self.second} &\nsleep {self.second}\n```\n")
