@@ -6,7 +6,14 @@
 # and @version, so that no page falls behind its program. Programs are in the folder `bin`, settings in `files`,
 # and headers are named from `source`, the folder of the project.
 
+# Terminals without UTF-8 have most characters that headers and programs use, but not this one.
+function plain(text) {
+    gsub(/…/, "...", text)
+    return text
+}
+
 function escape(text) {
+    text = plain(text)
     gsub(/[\\`_*#]/, "\\\\&", text)
     return text ~ /^[-.|;]/ ? "\\" text : text
 }
@@ -41,7 +48,7 @@ function literal_line(text) {
     if (!literal)
         print "\n```"
     literal = 1
-    print text
+    print plain(text)
 }
 
 function end_literal() {

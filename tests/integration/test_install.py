@@ -157,6 +157,15 @@ class InstallTest(IntegrationTest):
             self.assertRegex(pages["blink"], rf"\b{function}\(", "blink(3) lacks a function")
             self.assertEqual(pages[function], ".so man3/blink.3\n")
 
+    @unittest.skipUnless(shutil.which("scdoc") and shutil.which("groff"), "needs scdoc and groff")
+    def test_manual_pages_have_only_what_a_terminal_without_utf8_can_show(self):
+        pages = [page for page in (self.install() / "share/man").rglob("*.?")
+                 if not page.read_text().startswith(".so ")]
+        self.assertIn("blink.3", [page.name for page in pages])
+        for page in pages:
+            status, _, err = self.run_command(["groff", "-k", "-t", "-man", "-mtty-char", "-Tascii", str(page)])
+            self.assertEqual((status, err), (0, ""), page.name)
+
     def complete(self, *words):
         """What bash offers for the last word."""
         completion = TOP / "scripts" / "completion" / "blink.bash"
