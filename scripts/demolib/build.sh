@@ -3,7 +3,8 @@
 
 work= # a directory that goes with the script
 
-# What root has built in a user's checkout is that user's, who could neither build on it nor delete it otherwise.
+# What root has built in a user's checkout is that user's, who could neither build on it nor delete it
+# otherwise.
 leave_to_owner() {
     local built
     [ "$(id -u)" = 0 ] || return 0

@@ -163,7 +163,8 @@ class InstallTest(IntegrationTest):
                  if not page.read_text().startswith(".so ")]
         self.assertIn("blink.3", [page.name for page in pages])
         for page in pages:
-            status, _, err = self.run_command(["groff", "-k", "-t", "-man", "-mtty-char", "-Tascii", str(page)])
+            shown = ["groff", "-k", "-t", "-man", "-mtty-char", "-Tascii", str(page)]
+            status, _, err = self.run_command(shown)
             self.assertEqual((status, err), (0, ""), page.name)
 
     def complete(self, *words):
