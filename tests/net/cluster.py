@@ -142,6 +142,9 @@ class Host:
         self.daemon = self.case.daemon("--config", self.configure(**network), "--workers", "1", *flags,
                                        topology=topology, devices=devices, directory=self.directory, env=env,
                                        wait=wait, prefix=["ip", "netns", "exec", self.namespace, *prefix])
+        if wait and network.get("listen", self.v4):  # clients can connect before
+            self.daemon.wait_for("being there for other hosts",
+                                 lambda daemon: "listening for other hosts on" in daemon.stderr())
         return self.daemon
 
     def restart(self):
