@@ -18,7 +18,6 @@ SLOWLY = ("tbf", "rate", "300mbit", "burst", "64k", "latency", "50ms")
 MOVING_BYTES = 4 << 20
 GOOD = f"times:100:{OP}"
 NOBODY = 65534
-MANY_OPS = 1000
 GROWTH_BYTES = 256 << 10  # measured: 36 KiB of fifty communicators, 180 KiB of seven peers
 
 #: After so long without a sign of life a host is lost, where tests wait for that: twice, where others are not
@@ -382,6 +381,7 @@ class Slow(FaultsTest):
 
 class Bystanders(FaultsTest):
     PEERS_LOST = 7
+    MANY_OPS = 1000
 
     def test_another_communicator_of_the_hosts_goes_on(self):
         places = self.places(1, 1)
@@ -416,8 +416,8 @@ class Bystanders(FaultsTest):
                 before = self.op_counts(places)
                 since = lambda before=before, places=places: [
                     now - then for now, then in zip(self.op_counts(places), before)]
-                self.until(lambda since=since: max(since()) >= MANY_OPS)
-                self.assertGreaterEqual(min(since()), MANY_OPS // 50)
+                self.until(lambda since=since: max(since()) >= self.MANY_OPS)
+                self.assertGreaterEqual(min(since()), self.MANY_OPS // 50)
                 self.end_unharmed(sum(ranks, []))
 
     def op_counts(self, places):

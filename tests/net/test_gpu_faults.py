@@ -97,6 +97,7 @@ class Slow(GpuFaultsTest, test_faults.Slow):
 
 class Bystanders(GpuFaultsTest, test_faults.Bystanders):
     PEERS_LOST = 3
+    MANY_OPS = 200
 
     def check_leaves_nothing(self, daemons, play):
         workers = [Living(self.ctl_json(daemon, "status")["gpu_worker_pid"]) for daemon in daemons]
