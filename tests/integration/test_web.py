@@ -168,9 +168,14 @@ class WebTest(IntegrationTest):
         self.assertIn("something is there already", err)
         self.assertTrue(os.path.isfile(path))
 
+    def test_a_port_alone_is_one_of_this_machine(self):
+        self.assertRegex(self.web(self.daemon(), "0"), r"^http://127\.0\.0\.1:[1-9]\d*/")
+        self.stop()
+
     def test_other_addresses_are_refused(self):
         daemon = self.daemon()
-        for where in ["0.0.0.0:8674", "[::]:8674", "127.0.0.1", "127.0.0.1:70000", "host:80", ":80", ""]:
+        for where in ["0.0.0.0:8674", "[::]:8674", "127.0.0.1", "127.0.0.1:70000", "70000", "host:80", ":80",
+                      ""]:
             status, _, err = self.run_command([BLINKCTL, "--socket", daemon.socket, "web", "--listen", where])
             self.assertEqual(status, 1)
             self.assertIn("ssh -L", err)

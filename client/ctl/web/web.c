@@ -81,7 +81,7 @@ static blink_result_t bad_listen(const char *where)
 {
     return BLINK_FAIL(
         BLINK_ERR_INVALID_ARGUMENT,
-        "--listen %s: 127.0.0.1:PORT, [::1]:PORT or the path of a Unix socket. From other machines: "
+        "--listen %s: PORT, 127.0.0.1:PORT, [::1]:PORT or the path of a Unix socket. From other machines: "
         "ssh -L 8674:127.0.0.1:8674 HOST",
         where);
 }
@@ -90,15 +90,15 @@ static blink_result_t listen_at_port(const char *where, int *listener)
 {
     uint64_t port;
     const char *colon = strrchr(where, ':');
-    if (!colon || !value_parse_number(colon + 1, UINT16_MAX, &port))
+    if (!value_parse_number(colon ? colon + 1 : where, UINT16_MAX, &port))
         return bad_listen(where);
-    size_t bytes = (size_t)(colon - where);
+    size_t bytes = colon ? (size_t)(colon - where) : 0;
     if (strncmp(where, "[::1]", bytes) == 0 && bytes == 5) {
         const struct sockaddr_in6 six = {
             .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = in6addr_loopback};
         return listen_at(where, (const struct sockaddr *)&six, sizeof(six), listener);
     }
-    if ((strncmp(where, "127.0.0.1", bytes) != 0 || bytes != 9) &&
+    if (colon && (strncmp(where, "127.0.0.1", bytes) != 0 || bytes != 9) &&
         (strncmp(where, "localhost", bytes) != 0 || bytes != 9))
         return bad_listen(where);
     const struct sockaddr_in four = {
@@ -181,8 +181,8 @@ blink_result_t ctl_web(int argc, char **argv, ctl_options_t *common)
 {
     static const struct argp_option own[] = {
         {"listen", 'l', "WHERE", 0,
-         "127.0.0.1:PORT, [::1]:PORT (0: a free one) or the path of a Unix socket (default " LISTEN_DEFAULT
-         ")",
+         "PORT (0: a free one) of this machine, also as 127.0.0.1:PORT or [::1]:PORT, or the path of a Unix "
+         "socket (default " LISTEN_DEFAULT ")",
          0},
         {0},
     };
