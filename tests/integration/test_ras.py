@@ -89,6 +89,12 @@ class RasTest(ServingTest):
         for rank in (first, second):
             self.assert_all_ok(rank.finish())
 
+    def test_without_communicators_there_is_no_table(self):
+        daemon = self.daemon()
+        for words in ([], ["--verbose"]):
+            text = self.ctl(daemon, "ras", *words)
+            self.assertIn("Communicators\n=============\n\nnone\n\nErrors\n", text)
+
     def test_rubbish_and_who_hangs_are_bounded(self):
         daemon = self.daemon()
         port = self.serve(daemon, "ras", "--serve")

@@ -124,6 +124,11 @@ class TopTest(IntegrationTest):
         back = {(to, source, kind) for source, to, kind in ends}
         self.assertFalse(ends & back, "a direction stands apart from the other one")
 
+    def test_parts_without_anything_in_them_are_left_out(self):
+        text = self.ctl(self.daemon(), "top", "--once", "--delay", "0.25")
+        self.assertEqual([part for part in PARTS if f"\n{part} " in text], ["LINK"], text)
+        self.assertNotIn("\n\n\n", text)
+
     def test_who_is_missing_is_named(self):
         daemon = self.daemon()
         ranks = self.start_ranks(daemon, [0, 1, 2], {1: ["gate"], None: ["allreduce:1000:float32:sum"]})

@@ -26,6 +26,11 @@ static blink_result_t write_comms(const ras_view_t *view, FILE *out)
     static const char *const headers[] = {"comm",      "id",     "name",   "ranks", "missing",
                                           "ops ended", "failed", "status", "errors"};
     const Blinkwire__QueryReply *comms = view->comms->query;
+    fputs("\nCommunicators\n=============\n\n", out);
+    if (comms->n_comms == 0) {
+        fputs("none\n", out);
+        return BLINK_OK;
+    }
     table_t *table = table_create("rllrrrrll", headers);
     for (size_t i = 0; i < comms->n_comms; i++) {
         const Blinkwire__Comm *comm = comms->comms[i];
@@ -133,9 +138,8 @@ blink_result_t ras_write_text(const ras_view_t *view, bool verbose, FILE *out)
     fprintf(out, "blinkd %s on %s, topology %s, %u device%s, %u client%s\n", status->version, view->host,
             status->topology, status->device_count, human_plural(status->device_count), status->client_count,
             human_plural(status->client_count));
-    fputs("\nCommunicators\n=============\n\n", out);
     BLINK_TRY(write_comms(view, out));
-    if (verbose)
+    if (verbose && view->comms->query->n_comms > 0)
         BLINK_TRY(write_ranks(view, out));
     write_errors(view, out);
     write_warnings(view, out);

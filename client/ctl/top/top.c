@@ -107,6 +107,8 @@ static blink_result_t print_text(const top_t *top)
     BLINK_TRY(top_view_make(&top->sample, columns_of_output(), &view));
     puts(view.status);
     for (top_part_t part = 0; part < TOP_PART_COUNT; part++) {
+        if (view.parts[part].count < 2) /* headers over nothing */
+            continue;
         putchar('\n');
         for (size_t i = 0; i < view.parts[part].count; i++)
             puts(view.parts[part].items[i].text);
