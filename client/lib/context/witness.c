@@ -42,6 +42,8 @@ void witness_start(witness_t *witness, connection_t *connection)
         return;
     sem_init(&witness->over, 0, 0);
     witness->runs = pthread_create(&witness->thread, NULL, live, witness) == 0;
+    if (!witness->runs)
+        sem_destroy(&witness->over);
 }
 
 void witness_stop(witness_t *witness)
