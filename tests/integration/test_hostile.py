@@ -2,10 +2,12 @@
 import ctypes
 import fcntl
 import os
+import pathlib
 import random
 import signal
 import struct
 import subprocess
+import sys
 import time
 import unittest
 
@@ -15,6 +17,17 @@ from raw import VERSION, RawClient, join_all, message, sealed_memfd, unique_id
 
 PAGE = 4096
 COMMS = 4  # a query
+#: Has a thread of the process of this number watched, and a child that inherits the connection.
+WATCHES_ANOTHER = """
+import os, subprocess, sys, types
+import raw
+client = raw.RawClient(types.SimpleNamespace(socket=sys.argv[1]))
+assert client.hello().code == 0
+assert client.request(raw.WATCH_THREAD, b"", [os.pidfd_open(int(sys.argv[2]))]).code == 0
+child = subprocess.Popen(["sleep", "1000"], pass_fds=[client.socket.fileno()], stdout=subprocess.DEVNULL)
+print(child.pid, flush=True)
+child.wait()
+"""
 FALLOC_PUNCH_HOLE_KEEP_SIZE = 3
 
 
@@ -196,6 +209,19 @@ class FrameTest(HostileTest):
         self.assertLessEqual(self.blinkd.descriptors(), before + 2)
         child.kill()
         self.assertTrue(client.closed_by_daemon())
+
+    def test_the_only_watched_thread_is_another_process_s_and_lives_on(self):
+        """The client's own end counts all the same, also where its child has the socket."""
+        command = [sys.executable, "-B", "-c", WATCHES_ANOTHER, self.blinkd.socket, str(os.getpid())]
+        child = subprocess.Popen(command, cwd=pathlib.Path(__file__).parent, stdout=subprocess.PIPE,
+                                 text=True)
+        self.addCleanup(child.stdout.close)
+        self.addCleanup(child.wait)
+        self.addCleanup(child.kill)
+        grandchild, = child.stdout.readline().split()
+        self.addCleanup(os.kill, int(grandchild), signal.SIGKILL)
+        child.kill()
+        self.wait_until_gone(2)
 
     def test_silence(self):
         self.client(hello=False)
