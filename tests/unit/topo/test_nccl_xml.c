@@ -128,35 +128,86 @@ static void test_nccl_dump_of_several_hosts(void **state)
     topo_destroy(topo);
 }
 
-/* Each with a link to the one after it, whose bus id is anywhere in the file. */
-static void test_links_find_their_switches_among_many(void **state)
+/* ---- many devices and switches ---- */
+
+enum { STRIDE = 201, GPUS_FROM = 0x8000 };
+
+/* So many switches, a power of two, with a GPU below each. Each switch and each GPU has a link to the one
+ * after it, whose bus id is anywhere in the file. */
+static topo_t *parse_many(uint32_t count)
 {
-    enum { SWITCHES = 512, STRIDE = 201, GPUS_FROM = 0x8000 };
-    char *xml = NULL, from[32], to[32];
+    char *xml = NULL;
     size_t bytes;
     topo_t *topo = NULL;
     FILE *text = open_memstream(&xml, &bytes);
-    (void)state;
     fputs("<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\" vendor=\"GenuineIntel\">", text);
-    for (uint32_t i = 0; i < SWITCHES; i++)
+    for (uint32_t i = 0; i < count; i++)
         fprintf(
             text,
             "<pci busid=\"%04x:ab:00.0\" class=\"0x060400\" link_speed=\"8.0 GT/s PCIe\" link_width=\"16\">"
             "<pcilink target=\"%04X:AB:00.0\"/>"
             "<pci busid=\"%04x:ab:00.0\" class=\"0x030200\" link_speed=\"8.0 GT/s PCIe\" link_width=\"16\">"
-            "<gpu dev=\"%u\" sm=\"90\" rank=\"%u\"/></pci></pci>",
-            i * STRIDE % SWITCHES, (i * STRIDE + 1) % SWITCHES, GPUS_FROM + i, i, i);
+            "<gpu dev=\"%u\" sm=\"90\" rank=\"%u\"><nvlink target=\"%04X:AB:00.0\" count=\"1\"/></gpu>"
+            "</pci></pci>",
+            i * STRIDE % count, (i * STRIDE + 1) % count, GPUS_FROM + i * STRIDE % count, i, i,
+            GPUS_FROM + (i * STRIDE + 1) % count);
     fputs("</cpu></system>", text);
     fclose(text);
     assert_int_equal(topo_parse_nccl_xml(xml, bytes, "many", &topo), BLINK_OK);
     assert_null(topo->notes);
-    for (uint32_t i = 0; i < SWITCHES; i++) {
+    free(xml);
+    return topo;
+}
+
+static void test_links_find_their_ends_among_many(void **state)
+{
+    enum { COUNT = 512 };
+    char from[32], to[32];
+    topo_t *topo = parse_many(COUNT);
+    (void)state;
+    for (uint32_t i = 0; i < COUNT; i++) {
         snprintf(from, sizeof(from), "pci-%04x:ab:00.0", i);
-        snprintf(to, sizeof(to), "pci-%04x:ab:00.0", (i + 1) % SWITCHES);
+        snprintf(to, sizeof(to), "pci-%04x:ab:00.0", (i + 1) % COUNT);
         assert_link(topo, from, to, TOPO_PCIE, 5000);
     }
+    /* GPU j is the one of the bus id j * STRIDE. */
+    for (uint32_t one = 0; one < COUNT; one++)
+        for (uint32_t other = 0; other < COUNT; other++) {
+            if (other * STRIDE % COUNT != (one * STRIDE + 1) % COUNT)
+                continue;
+            snprintf(from, sizeof(from), "gpu%u", one);
+            snprintf(to, sizeof(to), "gpu%u", other);
+            assert_true(linked(topo, from, to));
+        }
     topo_destroy(topo);
-    free(xml);
+}
+
+/* The linker has the reader's comparisons of bus ids come here (--wrap). */
+int __real_strcasecmp(const char *one, const char *other);
+int __wrap_strcasecmp(const char *one, const char *other);
+
+static uint64_t comparisons;
+
+int __wrap_strcasecmp(const char *one, const char *other)
+{
+    comparisons++;
+    return __real_strcasecmp(one, other);
+}
+
+static uint64_t comparisons_of_many(uint32_t count)
+{
+    comparisons = 0;
+    topo_destroy(parse_many(count));
+    return comparisons;
+}
+
+/* Who compares each with all others compares four times as much among twice as many. */
+static void test_links_are_not_compared_with_all_ends(void **state)
+{
+    const uint64_t few = comparisons_of_many(256), many = comparisons_of_many(512);
+    (void)state;
+    assert_true(few > 0);
+    assert_in_range(many, 2 * few, 2 * few + few / 2);
 }
 
 static void test_unknown_pcie_speed_counts_as_gen3_x16(void **state)
@@ -213,7 +264,8 @@ int main(void)
         cmocka_unit_test(test_nccl_dump_becomes_nodes_and_links),
         cmocka_unit_test(test_rccl_dump_has_its_xgmi_links_and_names_what_it_leaves_out),
         cmocka_unit_test(test_nccl_dump_of_several_hosts),
-        cmocka_unit_test(test_links_find_their_switches_among_many),
+        cmocka_unit_test(test_links_find_their_ends_among_many),
+        cmocka_unit_test(test_links_are_not_compared_with_all_ends),
         cmocka_unit_test(test_unknown_pcie_speed_counts_as_gen3_x16),
         cmocka_unit_test(test_nccl_skeleton_gives_the_pcie_tree),
         cmocka_unit_test(test_shared_dumps_load),
