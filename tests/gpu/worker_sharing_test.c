@@ -2,12 +2,9 @@
 #include "worker_bench.h"
 #include "worker_test.h"
 
-#include "limit.h"
+#include "standin/process.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define KEEPER_ARGUMENT "--keep"
 
@@ -20,45 +17,25 @@ static const char *const in_turns[] = {"STANDIN_CUDA_GPUS=2", "STANDIN_CUDA_RESI
 
 /* ---- the other process ---- */
 
-#define KEEPER_CU(call)                                                                                      \
-    do {                                                                                                     \
-        if (cuda->call != CUDA_SUCCESS)                                                                      \
-            _exit(1);                                                                                        \
-    } while (0)
-
 /* Have all multiprocessors of a GPU, say so through a pipe, and keep them until killed. */
-static void keep_gpu(const cuda_driver_t *cuda, int gpu, int pipe)
+static void keep_gpu(int gpu, int pipe)
 {
-    CUcontext context;
     CUmodule module;
     CUfunction spin;
     CUstream stream;
     uint32_t *words;
     uint64_t limit_ns = UINT64_C(1000000) * limit_ms();
-    KEEPER_CU(cuInit(0));
-    KEEPER_CU(cuDevicePrimaryCtxRetain(&context, gpu));
-    KEEPER_CU(cuCtxSetCurrent(context));
-    KEEPER_CU(cuModuleLoadData(&module, "any image"));
-    KEEPER_CU(cuModuleGetFunction(&spin, module, "probe_spin"));
-    KEEPER_CU(cuMemHostAlloc((void **)&words, 2 * sizeof(*words), 0));
-    KEEPER_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    process_use(gpu);
+    CU(cuModuleLoadData, &module, "any image");
+    CU(cuModuleGetFunction, &spin, module, "probe_spin");
+    CU(cuMemHostAlloc, (void **)&words, 2 * sizeof(*words), 0);
+    CU(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     CUdeviceptr started = (CUdeviceptr)(uintptr_t)words, stop = started + sizeof(*words);
-    CUlaunchAttribute cooperative = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}};
-    const CUlaunchConfig config = {.gridDimX = KEEPER_BLOCKS,
-                                   .gridDimY = 1,
-                                   .gridDimZ = 1,
-                                   .blockDimX = 1,
-                                   .blockDimY = 1,
-                                   .blockDimZ = 1,
-                                   .hStream = stream,
-                                   .attrs = &cooperative,
-                                   .numAttrs = 1};
-    void *parameters[] = {&started, &stop, &limit_ns};
-    KEEPER_CU(cuLaunchKernelEx(&config, spin, parameters, NULL));
+    CHECK(process_launch(spin, KEEPER_BLOCKS, true, stream, (void *[]){&started, &stop, &limit_ns}) ==
+          CUDA_SUCCESS);
     while (!__atomic_load_n(words, __ATOMIC_ACQUIRE))
         sleep_ms(1);
-    if (write(pipe, "", 1) != 1)
-        _exit(1);
+    CHECK(write(pipe, "", 1) == 1);
     pause();
 }
 
@@ -66,9 +43,7 @@ void sharing_become_keeper(int argument_count, char **arguments)
 {
     if (argument_count != 4 || strcmp(arguments[1], KEEPER_ARGUMENT) != 0)
         return;
-    const cuda_driver_t *cuda = cuda_driver_find(true);
-    if (cuda)
-        keep_gpu(cuda, atoi(arguments[2]), atoi(arguments[3]));
+    keep_gpu(atoi(arguments[2]), atoi(arguments[3]));
     _exit(1);
 }
 

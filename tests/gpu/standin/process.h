@@ -1,6 +1,6 @@
 /*
- * For the tests of the stand-in: processes that talk over a socket, and checks that end the process. Every
- * test runs in a process of its own, for CUDA is initialised once per process and not inherited.
+ * For tests over the stand-in: processes that talk over a socket, and checks that end the process. Every test
+ * of the stand-in runs in a process of its own, for CUDA is initialised once per process and not inherited.
  */
 #ifndef STANDIN_PROCESS_H
 #define STANDIN_PROCESS_H
