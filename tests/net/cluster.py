@@ -31,17 +31,29 @@ def can_make_namespaces():
     return None
 
 
+def skip(why):
+    print(f"SKIPPED: no network namespaces here: {why}", file=sys.stderr)
+    os._exit(77)
+
+
+def enter_user_namespace():
+    """Starts unittest anew inside one."""
+    inside = ["unshare", "-rnm", "sh", "-c", "mount -t tmpfs none /run && exec \"$@\"", "sh"]
+    tried = subprocess.run([*inside, "true"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                           check=False)
+    if tried.returncode != 0:
+        skip(tried.stderr)
+    os.execvpe("unshare", [*inside, sys.executable, "-B", "-m", "unittest", *sys.argv[1:]],
+               dict(os.environ, **{ENTERED: "1"}))
+
+
 def require_namespaces():
     """For setUpModule()."""
     if os.geteuid() != 0 and ENTERED not in os.environ:
-        environment = dict(os.environ, **{ENTERED: "1"})
-        inside = "mount -t tmpfs none /run && exec \"$@\""
-        os.execvpe("unshare", ["unshare", "-rnm", "sh", "-c", inside, "sh", sys.executable, "-B", "-m",
-                               "unittest", *sys.argv[1:]], environment)
+        enter_user_namespace()
     why = can_make_namespaces()
     if why:
-        print(f"SKIPPED: no network namespaces here: {why}", file=sys.stderr)
-        os._exit(77)
+        skip(why)
 
 
 class Host:

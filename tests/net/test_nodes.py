@@ -1,18 +1,35 @@
 """Daemons of several hosts that know one another: how they meet, who is refused, and what an end looks like.
 """
 import os
+import pathlib
 import re
 import shutil
 import signal
 import sys
 import unittest
 
-from cluster import KEYS, OP, Host, NetTest, require_namespaces
+from cluster import ENTERED, KEYS, OP, Host, NetTest, require_namespaces
 from harness import BLINKCTL
 
 
 def setUpModule():
     require_namespaces()
+
+
+WITHOUT_ROOT = "import os, cluster; os.geteuid = lambda: 1000; cluster.require_namespaces()"
+
+
+class Requirement(NetTest):
+    def test_user_whom_the_kernel_gives_no_namespaces_is_told_that_tests_are_skipped(self):
+        directory = self.directory()
+        refusal = pathlib.Path(directory, "unshare")
+        refusal.write_text("#!/bin/sh\necho unshare: not permitted >&2\nexit 1\n")
+        refusal.chmod(0o755)
+        environment = dict(os.environ, PATH=f"{directory}:{os.environ['PATH']}")
+        environment.pop(ENTERED, None)
+        status, _, err = self.run_command([sys.executable, "-B", "-c", WITHOUT_ROOT], env=environment)
+        self.assertEqual(status, 77, err)
+        self.assertEqual(err, "SKIPPED: no network namespaces here: unshare: not permitted\n\n")
 
 
 class Meeting(NetTest):
