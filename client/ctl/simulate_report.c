@@ -101,6 +101,8 @@ blink_result_t simulate_print_table(const simulation_t *simulation)
            blink_name_collective(simulation->request->collective), simulation->topo->name,
            simulation->request->rank_count, human_plural(simulation->request->rank_count));
     BLINK_TRY(print_points(simulation));
+    if (simulation->request->rank_count == 1)
+        return BLINK_OK; /* nothing moves */
     printf("\nBusy share of each link at %llu bytes:\n\n",
            (unsigned long long)simulation_at(simulation, 0, simulation->size_count - 1)->bytes);
     return print_links(simulation);

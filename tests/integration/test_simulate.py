@@ -162,6 +162,7 @@ class BadInputTest(SimulateTest):
         [result] = self.simulate_json("-t", "dgx1v", "--ranks", "3", "--bytes", "1M")["results"]
         self.assertEqual(sum(link["bytes"] for link in result["links"]), 0)
         self.assertGreater(result["time_us"], 0)
+        self.assertNotIn("Busy share", self.simulate("-t", "dgx1v", "--ranks", "3", "--bytes", "1M"))
 
 
 class GoalTest(SimulateTest):
