@@ -5,29 +5,18 @@
  */
 #include "error.h"
 #include "plan/baseline/nccl/cycles.h"
+#include "plan/baseline/nccl/rail_hosts.h"
 #include "plan/baseline/nccl/ring.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* A host with ranks, as lists of topology indices in their order there. */
-typedef struct host {
-    uint32_t node_count, nic_count, rank_count;
-    uint32_t *nodes;     /* all its nodes */
-    uint32_t *nics;      /* those of them that are NICs with a link out of the host */
-    uint32_t *rank_node; /* nodes of its ranks, in rank order */
-} host_t;
 
 typedef struct maker {
     const topo_t *topo;
-    const plan_t *plan;
     rails_t *rails;
-    host_t *hosts;
-    uint32_t *node_host; /* per node; PLAN_NONE where no rank is on its host */
-    uint32_t *place;     /* per node: its place in its host's list of nodes */
-    uint32_t *uses;      /* per link: how many rails cross it */
-    uint32_t *exits;     /* per node: how many rails leave the host from this NIC */
+    rail_hosts_t hosts;
+    uint32_t *uses;  /* per link: how many rails cross it */
+    uint32_t *exits; /* per node: how many rails leave the host from this NIC */
     ring_search_t search;
 } maker_t;
 
@@ -41,7 +30,7 @@ typedef struct leg {
 
 /* One rail through one host, while it is sought. */
 typedef struct passage {
-    const host_t *host;
+    const rail_host_t *host;
     uint32_t host_index, rail;
     leg_t *entries, *exits;    /* per rank of the host, best first */
     uint32_t *direct, *joined; /* rank · rank_count + rank: NVLinks not used yet; whether NVLink joins them */
@@ -49,143 +38,13 @@ typedef struct passage {
     uint32_t exit_nic;
 } passage_t;
 
-/* ---- hosts ---- */
-
-static blink_result_t push(uint32_t **list, uint32_t *count, uint32_t value)
-{
-    /* The room doubles: it is full whenever the count is a power of two. */
-    if ((*count & (*count - 1)) == 0) {
-        uint32_t *grown = realloc(*list, (*count ? 2 * (size_t)*count : 1) * sizeof(*grown));
-        if (!grown)
-            return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for hosts of more than %u nodes", *count);
-        *list = grown;
-    }
-    (*list)[(*count)++] = value;
-    return BLINK_OK;
-}
-
-/* The host of this name, or as many as there are. Nodes of one host mostly stand together: look behind first.
- */
-static uint32_t find_host(const maker_t *m, const char *name, uint32_t last)
-{
-    uint32_t count = m->rails->host_count;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t host = (last + i) % count;
-        if (strcmp(m->topo->nodes[m->hosts[host].rank_node[0]].host, name) == 0)
-            return host;
-    }
-    return count;
-}
-
-/* Put hosts, which stand in order of their first ranks, into that of rings. */
-static blink_result_t order_hosts(maker_t *m)
-{
-    uint32_t count = m->rails->host_count, *place = malloc(count * sizeof(*place));
-    host_t *ordered = malloc(count * sizeof(*ordered));
-    blink_result_t result = BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory to order %u hosts", count);
-    if (place && ordered)
-        result = rails_order_hosts(m->topo, m->node_host, count, place);
-    if (result == BLINK_OK) {
-        for (uint32_t host = 0; host < count; host++)
-            ordered[place[host]] = m->hosts[host];
-        memcpy(m->hosts, ordered, count * sizeof(*ordered));
-        for (uint32_t rank = 0; rank < m->plan->rank_count; rank++)
-            m->rails->rank_host[rank] = place[m->rails->rank_host[rank]];
-        for (uint32_t node = 0; node < m->topo->node_count; node++)
-            if (m->node_host[node] != PLAN_NONE)
-                m->node_host[node] = place[m->node_host[node]];
-    }
-    free(ordered);
-    free(place);
-    return result;
-}
-
-static blink_result_t list_hosts(maker_t *m)
-{
-    uint32_t last = 0;
-    for (uint32_t rank = 0; rank < m->plan->rank_count; rank++) {
-        uint32_t node = m->plan->rank_node[rank];
-        last = find_host(m, m->topo->nodes[node].host, last);
-        if (last == m->rails->host_count)
-            m->rails->host_count++;
-        m->rails->rank_host[rank] = last;
-        BLINK_TRY(push(&m->hosts[last].rank_node, &m->hosts[last].rank_count, node));
-    }
-    for (uint32_t node = 0; node < m->topo->node_count; node++) {
-        uint32_t found = find_host(m, m->topo->nodes[node].host, last);
-        m->node_host[node] = PLAN_NONE;
-        if (found == m->rails->host_count)
-            continue;
-        last = m->node_host[node] = found;
-        m->place[node] = m->hosts[found].node_count;
-        BLINK_TRY(push(&m->hosts[found].nodes, &m->hosts[found].node_count, node));
-    }
-    return order_hosts(m);
-}
+/* ---- walks ---- */
 
 /* What a NIC's widest link out of the host has for one more rail. */
 static double port_GBps(const maker_t *m, uint32_t nic)
 {
-    double widest_GBps = 0.0;
-    for (uint32_t i = m->topo->out_first[nic]; i < m->topo->out_first[nic + 1]; i++) {
-        const topo_link_t *link = &m->topo->links[m->topo->out_links[i]];
-        if (m->node_host[link->to] != m->node_host[nic])
-            widest_GBps = fmax(widest_GBps, link->GBps);
-    }
-    return widest_GBps / (m->exits[nic] + 1u);
+    return rail_hosts_port_GBps(&m->hosts, nic) / (m->exits[nic] + 1u);
 }
-
-static blink_result_t list_nics(maker_t *m)
-{
-    for (uint32_t host = 0; host < m->rails->host_count; host++)
-        for (uint32_t i = 0; i < m->hosts[host].node_count; i++) {
-            uint32_t node = m->hosts[host].nodes[i];
-            if (m->topo->nodes[node].kind == TOPO_NIC && port_GBps(m, node) > 0.0)
-                BLINK_TRY(push(&m->hosts[host].nics, &m->hosts[host].nic_count, node));
-        }
-    return BLINK_OK;
-}
-
-/* The i'th link that leaves a node and stays in its host, or NULL. */
-static const topo_link_t *inner_link(const maker_t *m, uint32_t node, uint32_t i)
-{
-    for (uint32_t j = m->topo->out_first[node]; j < m->topo->out_first[node + 1]; j++) {
-        const topo_link_t *link = &m->topo->links[m->topo->out_links[j]];
-        if (m->node_host[link->to] == m->node_host[node] && i-- == 0)
-            return link;
-    }
-    return NULL;
-}
-
-static bool same_links(const maker_t *m, uint32_t one, uint32_t other)
-{
-    for (uint32_t i = 0;; i++) {
-        const topo_link_t *a = inner_link(m, one, i), *b = inner_link(m, other, i);
-        if (!a || !b)
-            return a == b;
-        if (m->place[a->to] != m->place[b->to] || a->kind != b->kind || a->GBps < b->GBps ||
-            a->GBps > b->GBps || a->unit_GBps < b->unit_GBps || a->unit_GBps > b->unit_GBps)
-            return false;
-    }
-}
-
-/* Whether two hosts differ in nothing that a walk depends on, node by node. */
-static bool same_host(const maker_t *m, const host_t *one, const host_t *other)
-{
-    if (one->node_count != other->node_count || one->rank_count != other->rank_count ||
-        one->nic_count != other->nic_count)
-        return false;
-    for (uint32_t i = 0; i < one->rank_count; i++)
-        if (m->place[one->rank_node[i]] != m->place[other->rank_node[i]])
-            return false;
-    for (uint32_t i = 0; i < one->node_count; i++)
-        if (m->topo->nodes[one->nodes[i]].kind != m->topo->nodes[other->nodes[i]].kind ||
-            !same_links(m, one->nodes[i], other->nodes[i]))
-            return false;
-    return true;
-}
-
-/* ---- walks ---- */
 
 blink_result_t rail_walk_append(rail_walk_t *walk, uint32_t node)
 {
@@ -368,7 +227,7 @@ static blink_result_t stretch(maker_t *m, const passage_t *p, ring_class_t class
 
 static blink_result_t lay_walk(maker_t *m, const passage_t *p, rail_walk_t *walk, bool *found)
 {
-    const host_t *host = p->host;
+    const rail_host_t *host = p->host;
     uint32_t last = p->order[host->rank_count - 1], nic = PLAN_NONE;
     BLINK_TRY(rail_walk_append(walk, host->nics[p->rail]));
     BLINK_TRY(stretch(m, p, RING_ANY, host->rank_node[p->order[0]], walk, found));
@@ -397,7 +256,7 @@ static void use_walk(maker_t *m, const rail_walk_t *walk)
     m->exits[walk->nodes[walk->count - 1]]++;
 }
 
-static blink_result_t passage_init(passage_t *p, const host_t *host, uint32_t host_index, uint32_t rail)
+static blink_result_t passage_init(passage_t *p, const rail_host_t *host, uint32_t host_index, uint32_t rail)
 {
     size_t n = host->rank_count;
     *p = (passage_t){.host = host,
@@ -427,7 +286,7 @@ static blink_result_t walk_host(maker_t *m, uint32_t host, uint32_t rail, rail_w
 {
     passage_t p;
     *found = false;
-    blink_result_t result = passage_init(&p, &m->hosts[host], host, rail);
+    blink_result_t result = passage_init(&p, &m->hosts.hosts[host], host, rail);
     if (result == BLINK_OK && find_legs(m, &p)) {
         find_joined(m, &p);
         result = choose_order(&p);
@@ -444,7 +303,7 @@ static blink_result_t walk_host(maker_t *m, uint32_t host, uint32_t rail, rail_w
 static blink_result_t copy_walk(maker_t *m, const rail_walk_t *model, uint32_t host, rail_walk_t *walk)
 {
     for (uint32_t i = 0; i < model->count; i++)
-        BLINK_TRY(rail_walk_append(walk, m->hosts[host].nodes[m->place[model->nodes[i]]]));
+        BLINK_TRY(rail_walk_append(walk, m->hosts.hosts[host].nodes[m->hosts.place[model->nodes[i]]]));
     use_walk(m, walk);
     return BLINK_OK;
 }
@@ -454,9 +313,10 @@ static blink_result_t copy_walk(maker_t *m, const rail_walk_t *model, uint32_t h
 static blink_result_t walk_hosts(maker_t *m, bool *found)
 {
     rails_t *rails = m->rails;
+    const rail_host_t *hosts = m->hosts.hosts;
     for (uint32_t host = 0; *found && host < rails->host_count; host++) {
         uint32_t model = 0;
-        while (model < host && !same_host(m, &m->hosts[model], &m->hosts[host]))
+        while (model < host && !rail_hosts_are_equal(&m->hosts, &hosts[model], &hosts[host]))
             model++;
         for (uint32_t rail = 0; *found && rail < rails->rail_count; rail++) {
             rail_walk_t *walk = &rails->walks[host * rails->rail_count + rail];
@@ -524,14 +384,13 @@ static blink_result_t measure_rails(maker_t *m)
 static blink_result_t find_rails(maker_t *m)
 {
     rails_t *rails = m->rails;
-    BLINK_TRY(list_hosts(m));
+    const rail_host_t *hosts = m->hosts.hosts;
     if (rails->host_count == 1)
         return BLINK_OK;
-    BLINK_TRY(list_nics(m));
-    rails->rail_count = m->hosts[0].nic_count;
+    rails->rail_count = hosts[0].nic_count;
     for (uint32_t host = 1; host < rails->host_count; host++)
-        if (m->hosts[host].nic_count < rails->rail_count)
-            rails->rail_count = m->hosts[host].nic_count;
+        if (hosts[host].nic_count < rails->rail_count)
+            rails->rail_count = hosts[host].nic_count;
     if (rails->rail_count == 0)
         return BLINK_OK;
     rails->walks = calloc((size_t)rails->host_count * rails->rail_count, sizeof(*rails->walks));
@@ -546,31 +405,23 @@ static blink_result_t find_rails(maker_t *m)
 static blink_result_t maker_init(maker_t *m, const topo_t *topo, const plan_t *plan, rails_t *rails)
 {
     *m = (maker_t){.topo = topo,
-                   .plan = plan,
                    .rails = rails,
-                   .hosts = calloc(plan->rank_count, sizeof(*m->hosts)),
-                   .node_host = calloc(topo->node_count, sizeof(*m->node_host)),
-                   .place = calloc(topo->node_count, sizeof(*m->place)),
                    .uses = calloc(topo->link_count + 1u, sizeof(*m->uses)),
                    .exits = calloc(topo->node_count, sizeof(*m->exits))};
-    BLINK_TRY(ring_search_init(&m->search, topo, m->node_host));
-    rails->rank_host = malloc(plan->rank_count * sizeof(*rails->rank_host));
-    if (!m->hosts || !m->node_host || !m->place || !m->uses || !m->exits || !rails->rank_host)
-        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the hosts of %u ranks", plan->rank_count);
+    BLINK_TRY(rail_hosts_find(topo, plan, &m->hosts));
+    BLINK_TRY(ring_search_init(&m->search, topo, m->hosts.node_host));
+    if (!m->uses || !m->exits)
+        return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for rails of %u ranks", plan->rank_count);
+    rails->host_count = m->hosts.count;
+    rails->rank_host = m->hosts.rank_host;
+    m->hosts.rank_host = NULL;
     return BLINK_OK;
 }
 
 static void maker_fini(maker_t *m)
 {
-    for (uint32_t host = 0; m->hosts && host < m->rails->host_count; host++) {
-        free(m->hosts[host].nodes);
-        free(m->hosts[host].nics);
-        free(m->hosts[host].rank_node);
-    }
     ring_search_fini(&m->search);
-    free(m->hosts);
-    free(m->node_host);
-    free(m->place);
+    rail_hosts_fini(&m->hosts);
     free(m->uses);
     free(m->exits);
 }
