@@ -8,6 +8,7 @@
 #include "engine/client/client.h"
 #include "engine/client/serve.h"
 #include "engine/comm/comm.h"
+#include "engine/comm/timeouts.h"
 #include "engine/loop.h"
 #include "engine/op/run.h"
 

@@ -85,8 +85,4 @@ void comm_rank_gone(comm_rank_t *rank);
  * With its last rank a communicator goes too. True if there was one. */
 bool comms_serve(engine_t *engine);
 
-/* End communicators whose oldest op waits too long for a rank or a plan, or of whose ops in a run the first
- * runs for too long. Returns when to look again (µs), or UINT64_MAX. */
-uint64_t comms_check_timeouts(engine_t *engine, uint64_t now_us);
-
 #endif
