@@ -20,7 +20,7 @@
 typedef struct action {
     uint32_t rank, phase;
     uint32_t level;    /* edges from the start of the phase */
-    uint32_t distance; /* how far behind this rank the part's root or the route's end is */
+    uint32_t distance; /* how far behind this rank the part's root or the route's end is; and the channel */
     uint32_t part;
 } action_t;
 
@@ -199,7 +199,8 @@ static blink_result_t act(compiler_t *compiler, uint32_t part, uint32_t rank, la
 {
     const plan_part_t *of = part_of(compiler, part);
     uint32_t target = of->route.ranks ? of->route.ranks[of->route.hop_count] : of->root;
-    uint32_t ranks = compiler->plan->rank_count, distance = (target + ranks - rank) % ranks;
+    uint32_t ranks = compiler->plan->rank_count;
+    uint32_t distance = (target + ranks - rank + compiler->channel) % ranks;
     action_t action = {rank, (uint32_t)phase, level, distance, part};
     if (!vec_push(&compiler->actions, action))
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu steps", compiler->actions.count + 1);
@@ -255,7 +256,8 @@ static blink_result_t act_in_route(compiler_t *compiler, uint32_t part_index)
  * step frees. So steps wait only for steps that come earlier in the order (chunk, phase, level), and every
  * lane's own order is that order: no deadlock, at any number of slots and however many parts share a lane. On
  * one level nothing waits for anything, so each rank takes the parts in the order of their ends from itself
- * on: ranks that send at once then send to different ones.
+ * on, and in every channel from another one on: ranks that send at once then send to different ones, and a
+ * rank's lanes of several channels do.
  */
 static int compare_actions(const void *a, const void *b)
 {

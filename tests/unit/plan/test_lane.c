@@ -225,6 +225,47 @@ static void test_parts_of_a_channel_share_one_lane_per_rank(void **state)
     topo_destroy(topo);
 }
 
+/* Where the first step of a rank's lane towards the roots writes to. */
+static uint32_t first_destination(const lane_program_t *program, uint32_t channel, uint32_t rank)
+{
+    for (uint32_t i = 0; i < program->lane_count; i++) {
+        const lane_t *lane = &program->lanes[i];
+        if (lane->channel == channel && lane->rank == rank && lane->phase == LANE_UP)
+            return program->operands[program->steps[lane->step_first].dst_first].rank;
+    }
+    fail_msg("rank %u has no lane in channel %u", rank, channel);
+    return PLAN_NONE;
+}
+
+/* Else links to one rank wait while those to another one are full. */
+static void test_lanes_of_a_rank_begin_with_different_ranks(void **state)
+{
+    (void)state;
+    topo_t *topo = load("gh200x4");
+    plan_request_t request = {.collective = BLINK_REDUCESCATTER,
+                              .algorithm = BLINK_ALGORITHM_ONE_HOP,
+                              .rank_node = topo->gpus,
+                              .rank_count = topo->gpu_count,
+                              .block_GBps = 10.0};
+    plan_t *plan;
+    lane_program_t *program;
+    assert_int_equal(plan_create(topo, &request, &plan), BLINK_OK);
+    assert_int_equal(lane_compile(topo, plan, NULL, &program), BLINK_OK);
+    assert_true(program->channel_count >= topo->gpu_count);
+    for (uint32_t rank = 0; rank < topo->gpu_count; rank++) {
+        uint32_t begun = 0;
+        for (uint32_t channel = 0; channel < topo->gpu_count; channel++)
+            begun |= UINT32_C(1) << first_destination(program, channel, rank);
+        assert_int_equal(__builtin_popcount(begun), topo->gpu_count - 1);
+    }
+    const lane_verify_options_t options = {5, 2, false};
+    if (lane_verify(program, &options) != BLINK_OK)
+        fail_msg("%s", blink_error_text());
+    lane_program_destroy(program);
+    plan_destroy(plan);
+    topo_destroy(topo);
+}
+
 static void test_what_has_no_form_in_place_is_refused(void **state)
 {
     (void)state;
@@ -320,6 +361,7 @@ int main(void)
         cmocka_unit_test(test_plans_of_every_connected_allocation_are_right),
         cmocka_unit_test(test_every_collective_is_right),
         cmocka_unit_test(test_parts_of_a_channel_share_one_lane_per_rank),
+        cmocka_unit_test(test_lanes_of_a_rank_begin_with_different_ranks),
         cmocka_unit_test(test_what_has_no_form_in_place_is_refused),
         cmocka_unit_test(test_plan_with_symmetries_compiles_to_all_its_images),
         cmocka_unit_test(test_plan_that_leaves_a_block_behind_is_refused),
