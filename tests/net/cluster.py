@@ -25,7 +25,10 @@ def can_make_namespaces():
     name = f"blink-{os.getpid()}-probe"
     try:
         run("ip", "netns", "add", name)
-        run("ip", "netns", "delete", name)
+        try:
+            run("ip", "netns", "exec", name, "true")  # not in a chroot, whose root folder is no mount
+        finally:
+            run("ip", "netns", "delete", name)
     except subprocess.CalledProcessError as error:
         return error.stderr
     return None
