@@ -222,10 +222,11 @@ static void print_beyond_ideal(const explanation_t *e)
     if (!has_ideal(e) || efficiency(e) <= 1.0 + BOUNDS_AGREE)
         return;
     if (e->choice.best->algorithm == BLINK_ALGORITHM_MULTICAST)
-        puts("More than the ideal: that knows no switches that reduce and copy");
+        puts("More than the ideal, which does not count on switches that reduce and copy");
     else
-        puts("More than the ideal: for that all ranks send as much as the one with the slowest links can, "
-             "and by this plan some ranks send more than others");
+        puts(
+            "More than the ideal, for which all ranks send as much as the one with the slowest links can: by "
+            "this plan some ranks send more than others");
 }
 
 /* What the limit of peers costs is what another plan would have been like. */

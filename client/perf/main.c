@@ -42,7 +42,7 @@ static blink_result_t ask_daemon(perf_options_t *options, perf_run_t *run)
 {
     query_t query;
     BLINK_TRY(query_open(run->socket_path, "blink-perf", &query));
-    uint32_t device_count;
+    uint32_t device_count = 0;
     blink_result_t result = perf_ask_device_count(&query, &device_count);
     if (options->rank_count == 0)
         options->rank_count = device_count;
@@ -161,7 +161,7 @@ static blink_result_t warn_of_scale(const perf_options_t *options, const char *s
     blink_result_t result = perf_ask_links(&query, &links);
     query_close(&query);
     BLINK_TRY(result);
-    if (links.pace_scale < SMALL_SCALE)
+    if (links.pace_scale > 0 && links.pace_scale < SMALL_SCALE)
         fprintf(stderr,
                 "blink-perf: links are paced at %g of their capacity, which is what this machine keeps up "
                 "with now, so that ops take %.0f times as long as on the real links: try again when the "

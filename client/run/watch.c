@@ -105,11 +105,12 @@ static int exit_status(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : RUN_EXIT_SIGNAL + WTERMSIG(status);
 }
 
-/* Whether a rank was ended by a signal that was not sent from here: here, or where its blinkrun says so. */
+/* Whether a rank was ended by a signal that was not sent from here: here, or where its blinkrun says so. A
+ * rank may abort because it is asked to end, or because its ops fail. */
 static bool was_killed(const child_t *child, int status, const ending_t *ending)
 {
     int number = exit_status(status) - RUN_EXIT_SIGNAL;
-    return (WIFSIGNALED(status) || child->is_host) && number > 0 && number < NSIG &&
+    return (WIFSIGNALED(status) || child->is_host) && number > 0 && number < NSIG && number != SIGABRT &&
            sigismember(&ending->sent, number) == 0;
 }
 

@@ -30,7 +30,11 @@ blink_result_t file_begin(const char *path, file_t *file)
 
 blink_result_t file_end(file_t *file, blink_result_t result)
 {
-    bool failed = fflush(file->out) != 0 || ferror(file->out);
+    bool failed = fflush(file->out) != 0;
+    if (!failed && ferror(file->out)) { /* of an earlier write, whose error nobody has kept */
+        errno = EIO;
+        failed = true;
+    }
     if (failed && result == BLINK_OK)
         result = cannot_write(file->path);
     if (fclose(file->out) != 0 && result == BLINK_OK)

@@ -193,17 +193,27 @@ class Ending(RunTest):
         """As those do that fail of its end, which the kernel may tell later."""
         program, gate = self.failing(1, 7)
         program += ("import signal\n"
-                    "signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))\n")
+                    "signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGSEGV))\n")
         for hosts in ([], ["--hosts", "a,b", "--ssh", self.fake_ssh()]):
             with self.subTest(hosts=hosts):
                 run = self.start_python(2, program + WAIT, *hosts)
                 pids = self.pids(run, 1)
                 self.open_gate(gate)
-                self.assertEqual(run.wait(), 128 + signal.SIGKILL, run.describe())
+                self.assertEqual(run.wait(), 128 + signal.SIGSEGV, run.describe())
                 self.assertIn("rank 1 ended with exit status 7", run.stderr())
-                self.assertIn("blinkrun: rank 0 was ended by signal 9 (Killed)\n", run.stderr())
+                self.assertIn("blinkrun: rank 0 was ended by signal 11 (Segmentation fault)\n", run.stderr())
                 self.check_gone(pids)
                 os.unlink(gate)
+
+    def test_a_rank_that_aborts_because_another_failed_is_not_the_cause(self):
+        program, gate = self.failing(1, 3)
+        program += "import signal\nsignal.signal(signal.SIGTERM, lambda *_: os.abort())\n"
+        run = self.start_python(2, program + WAIT)
+        pids = self.pids(run, 1)
+        self.open_gate(gate)
+        self.assertEqual(run.wait(), 3, run.describe())
+        self.assertEqual(run.stderr(), "blinkrun: rank 1 ended with exit status 3; the others are ended\n")
+        self.check_gone(pids)
 
     def test_who_is_deaf_is_killed(self):
         program, gate = self.failing(1, 3)

@@ -261,11 +261,12 @@ class PerfTest(IntegrationTest):
         perf = self.start([BLINK_PERF, "allreduce", "--socket", daemon.socket, "--ranks", "2", "--memory",
                            "malloc", "-b", "64M", "-e", "64M", "-n", "1000000"])
         self.until(lambda: self.ctl_json(daemon, "status")["op_count"] > 2)
-        pids = [client["pid"] for client in self.ctl_json(daemon, "clients")["clients"]]
-        self.assertEqual(len(pids), 2)
+        pid_of = {client["client"]: client["pid"] for client in self.ctl_json(daemon, "clients")["clients"]}
+        [comm] = self.ctl_json(daemon, "comms")["comms"]
+        pids = [pid_of[client] for client in comm["clients"]]
         if is_stopped:
             os.kill(perf.pid, signal.SIGSTOP)
-        os.kill(max(pids), signal.SIGKILL)
+        os.kill(pids[1], signal.SIGKILL)
         if is_stopped:
             self.until(lambda: not any(map(is_alive, pids)))
             os.kill(perf.pid, signal.SIGCONT)

@@ -30,7 +30,7 @@ def can_make_namespaces():
         finally:
             run("ip", "netns", "delete", name)
     except subprocess.CalledProcessError as error:
-        return error.stderr
+        return error.stderr.strip()
     return None
 
 
@@ -45,7 +45,7 @@ def enter_user_namespace():
     tried = subprocess.run([*inside, "true"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                            check=False)
     if tried.returncode != 0:
-        skip(tried.stderr)
+        skip(tried.stderr.strip())
     os.execvpe("unshare", [*inside, sys.executable, "-B", "-m", "unittest", *sys.argv[1:]],
                dict(os.environ, **{ENTERED: "1"}))
 

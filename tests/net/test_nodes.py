@@ -29,7 +29,7 @@ class Requirement(NetTest):
         environment.pop(ENTERED, None)
         status, _, err = self.run_command([sys.executable, "-B", "-c", WITHOUT_ROOT], env=environment)
         self.assertEqual(status, 77, err)
-        self.assertEqual(err, "SKIPPED: no network namespaces here: unshare: not permitted\n\n")
+        self.assertEqual(err, "SKIPPED: no network namespaces here: unshare: not permitted\n")
 
 
 class Meeting(NetTest):

@@ -1,6 +1,8 @@
 /* Starting, watching and ending rank processes. */
 #include "ranks/processes.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +12,9 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+/* What is asked to end is killed after this time. */
+#define GRACE_NS UINT64_C(5000000000)
 
 void perf_signals_block(perf_signals_t *signals)
 {
@@ -49,8 +54,8 @@ blink_result_t perf_fork(const perf_signals_t *signals, int death_signal, pid_t 
     return BLINK_OK;
 }
 
-/* Of a rank that has ended: who fails by itself has said why, and who is ended by SIGPIPE printed for
- * somebody who has gone, and knows. */
+/* Of a rank that has ended. A rank that fails by itself has said why; SIGPIPE ends one whose reader has gone,
+ * who knows. */
 static void tell_signal(uint32_t rank, int status)
 {
     if (WIFSIGNALED(status) && WTERMSIG(status) != SIGPIPE)
@@ -75,22 +80,44 @@ static int reap(pid_t *pids, uint32_t count, uint32_t *left)
     return failure;
 }
 
-/* Not by SIGKILL: a rank that has another signal was killed before. The kernel tells of that when it has
- * taken the rank's memory apart, and the others may have failed of its end by then. */
-static void end_all(const pid_t *pids, uint32_t count, bool tells)
+static void send_all(const pid_t *pids, uint32_t count, int number)
 {
-    for (uint32_t rank = 0; rank < count; rank++) {
-        if (pids[rank] > 0) {
-            kill(pids[rank], SIGTERM);
-            kill(pids[rank], SIGCONT); /* it may be stopped */
-        }
-    }
+    for (uint32_t rank = 0; rank < count; rank++)
+        if (pids[rank] > 0)
+            kill(pids[rank], number);
+}
+
+/* Of ranks that were asked to end. Returns how many have not yet. */
+static uint32_t reap_asked(pid_t *pids, uint32_t count, int options, bool tells)
+{
+    uint32_t left = 0;
     for (uint32_t rank = 0; rank < count; rank++) {
         int status;
-        if (pids[rank] > 0 && waitpid(pids[rank], &status, 0) == pids[rank] && tells &&
-            !(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM))
+        if (pids[rank] == 0)
+            continue;
+        if (waitpid(pids[rank], &status, options) != pids[rank]) {
+            left++;
+            continue;
+        }
+        pids[rank] = 0;
+        if (tells && !(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM))
             tell_signal(rank, status);
     }
+    return left;
+}
+
+/* Not by SIGKILL at once: a rank that has another signal was killed before. The kernel tells of that when it
+ * has taken the rank's memory apart, and the others may have failed of its end by then. */
+static void end_all(pid_t *pids, uint32_t count, perf_signals_t *signals)
+{
+    bool tells = signals->caught == 0;
+    uint64_t due_ns = clock_ns() + GRACE_NS;
+    send_all(pids, count, SIGTERM);
+    send_all(pids, count, SIGCONT); /* they may be stopped */
+    while (reap_asked(pids, count, WNOHANG, tells) > 0 && clock_ns() < due_ns)
+        perf_signals_wait(signals, 100);
+    send_all(pids, count, SIGKILL);
+    reap_asked(pids, count, 0, false);
 }
 
 static int watch(pid_t *pids, uint32_t count, perf_signals_t *signals)
@@ -124,6 +151,6 @@ int perf_processes_run(uint32_t count, perf_process_t *process, const void *cont
     }
     if (status == EXIT_SUCCESS)
         status = watch(pids, count, signals);
-    end_all(pids, count, signals->caught == 0);
+    end_all(pids, count, signals);
     return status;
 }

@@ -149,8 +149,10 @@
 /* Rounds, and work, that may go into an optimum: some seconds. H: torus-64/alltoall. */
 #define ROUTE_ROUNDS_MAX 500u
 #define ROUTE_WORK_MAX   400000000u
-/* No program is made for more demands. H: regular-64/alltoall, unit.route. */
-#define ROUTE_PROGRAM_DEMANDS_MAX 1100u
+/* A program of so few demands ends at the optimum and soon: those of 16 ranks. None is made for more than the
+ * second. H: all of 16, complete-64/alltoall; unit.route. */
+#define ROUTE_FEW_DEMANDS         240u
+#define ROUTE_PROGRAM_DEMANDS_MAX 2200u
 /* Of the bound: where balancing came as near, no program goes on. H: duplex-32/alltoall, unit.route. */
 #define ROUTE_BALANCED 0.993
 /* Prices grow with loads as SPREAD_EXPONENT says; how many sources go by the same prices. unit.plan_random:
@@ -164,6 +166,8 @@
 #define BALANCE_SEARCH       12u
 #define BALANCE_STEPS        20u
 #define BALANCE_NEAR         0.001
+/* What the prices of now are in the mean that proves bounds, too. H: complete-64/alltoall. */
+#define BALANCE_MEAN 0.3
 /* Merging routes: sweeps that mend what a merger left, the first one's exponent and its growth; rounds of
  * both. H: torus-64/alltoall, unequal-64/alltoall, all of 16. */
 #define BALANCE_MEND_SWEEPS   20u

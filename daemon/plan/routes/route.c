@@ -198,7 +198,7 @@ static blink_result_t optimise(router_t *r)
     BLINK_TRY(set_unit(r));
     pack_master_set_worth(m, INFINITY);
     BLINK_TRY(pack_master_prove(m, 0.0, &added));
-    if (r->n <= PACK_SMALL_RANKS)
+    if (r->demand_count <= ROUTE_FEW_DEMANDS)
         BLINK_TRY(solve(r, &solved));
     if (solved)
         return BLINK_OK;

@@ -30,6 +30,7 @@ typedef struct shift {
 typedef struct balance {
     router_t *router;
     pack_spread_t loads;
+    double *mean;     /* per row: of the prices that proved bounds */
     double *price;    /* per row: of its capacity */
     double steepness; /* by which a price grows with a load: the exponent for each part of a capacity */
     shift_t shift;
@@ -42,10 +43,11 @@ static blink_result_t balance_init(balance_t *b, router_t *r)
     size_t rows = r->master.net->row_count + 1u;
     *b = (balance_t){.router = r};
     BLINK_TRY(pack_spread_init(&b->loads, &r->master));
+    b->mean = calloc(rows, sizeof(*b->mean));
     b->price = calloc(rows, sizeof(*b->price));
     b->shift.rows = calloc(rows, sizeof(*b->shift.rows));
     b->shift.change = calloc(rows, sizeof(*b->shift.change));
-    if (!b->price || !b->shift.rows || !b->shift.change)
+    if (!b->mean || !b->price || !b->shift.rows || !b->shift.change)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for the prices of %zu rows", rows);
     return BLINK_OK;
 }
@@ -53,6 +55,7 @@ static blink_result_t balance_init(balance_t *b, router_t *r)
 static void balance_fini(balance_t *b)
 {
     pack_spread_fini(&b->loads);
+    free(b->mean);
     free(b->price);
     free(b->shift.rows);
     free(b->shift.change);
@@ -66,10 +69,10 @@ static blink_result_t learn_uses(balance_t *b)
     pack_master_t *m = &b->router->master;
     while (b->use_end.count < m->columns.count) {
         uint32_t entries = pack_master_measure(m, (uint32_t)b->use_end.count);
-        bool room = true;
+        bool pushed = true;
         for (uint32_t i = 0; i < entries; i++)
-            room &= vec_push(&b->uses, ((use_t){m->rows[i], m->values[i]}));
-        if (!room || !vec_push(&b->use_end, (uint32_t)b->uses.count))
+            pushed &= vec_push(&b->uses, ((use_t){m->rows[i], m->values[i]}));
+        if (!pushed || !vec_push(&b->use_end, (uint32_t)b->uses.count))
             return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu routes", m->columns.count);
     }
     return BLINK_OK;
@@ -106,14 +109,20 @@ static void change_by(balance_t *b, uint32_t route, double sign)
     }
 }
 
-/* Begin a shift from one route to another. Ended by end_shift(). */
+/* Begin a shift from one route to another. Ended by end_shift() or drop_shift(). */
 static void begin_shift(balance_t *b, uint32_t from, uint32_t to)
 {
     change_by(b, to, 1.0);
     change_by(b, from, -1.0);
 }
 
-/* Move so much, which may be nothing. */
+static void drop_shift(balance_t *b)
+{
+    for (uint32_t i = 0; i < b->shift.count; i++)
+        b->shift.change[b->shift.rows[i]] = 0.0;
+    b->shift.count = 0;
+}
+
 static void end_shift(balance_t *b, uint32_t from, uint32_t to, double moved)
 {
     column_of(b, from)->value -= moved;
@@ -122,9 +131,8 @@ static void end_shift(balance_t *b, uint32_t from, uint32_t to, double moved)
         uint32_t row = b->shift.rows[i];
         b->loads.load[row] += moved * b->shift.change[row];
         b->price[row] = price_at(b, b->loads.load[row]);
-        b->shift.change[row] = 0.0;
     }
-    b->shift.count = 0;
+    drop_shift(b);
 }
 
 /* A sum of prices that may be beyond any number, by its logarithm; and how that grows with what moves. */
@@ -156,7 +164,7 @@ static log_sum_t sum_prices(const balance_t *b, double moved, double sign)
 
 /* Whether the first bit costs what it saves, or more. Where prices are too small for a number, nobody knows.
  */
-static bool is_balanced(const balance_t *b)
+static bool has_no_gain(const balance_t *b)
 {
     double cost = 0.0, saved = 0.0;
     for (uint32_t i = 0; i < b->shift.count; i++) {
@@ -172,7 +180,7 @@ static bool is_balanced(const balance_t *b)
 static double find_balance(const balance_t *b, double most)
 {
     double low = 0.0, high = most, moved = 0.0;
-    if (is_balanced(b))
+    if (has_no_gain(b))
         return 0.0;
     for (uint32_t step = 0; step < BALANCE_STEPS; step++) {
         log_sum_t cost = sum_prices(b, moved, 1.0), saved = sum_prices(b, moved, -1.0);
@@ -229,7 +237,7 @@ static blink_result_t find_cheapest(balance_t *b, uint32_t demand, bool walked, 
 
 static blink_result_t balance_demand(balance_t *b, uint32_t demand, bool walked)
 {
-    uint32_t cheapest = PLAN_NONE;
+    uint32_t cheapest = b->router->master.goals[demand].newest;
     BLINK_TRY(find_cheapest(b, demand, walked, &cheapest));
     for (uint32_t route = b->router->master.goals[demand].newest; route != PLAN_NONE;
          route = column_of(b, route)->next) {
@@ -257,7 +265,7 @@ static void price_rows(balance_t *b, double exponent)
 }
 
 /* The rate is what the busiest row allows. */
-static void rate(balance_t *b)
+static void set_rate(balance_t *b)
 {
     pack_master_t *m = &b->router->master;
     find_busiest(b);
@@ -288,11 +296,22 @@ static blink_result_t balance_and_search(balance_t *b, double exponent)
     return BLINK_OK;
 }
 
+/* The prices of now prove a bound, and so does their mean, in which what is dear now and then is not so dear.
+ */
 static blink_result_t prove(balance_t *b, double exponent)
 {
+    pack_master_t *m = &b->router->master;
     uint32_t added = 0;
-    pack_spread_price(&b->loads, &b->router->master, exponent);
-    return pack_master_prove(&b->router->master, 0.0, &added);
+    double budget = 0.0;
+    pack_spread_price(&b->loads, m, exponent);
+    BLINK_TRY(pack_master_prove(m, 0.0, &added));
+    for (uint32_t row = 0; row < m->net->row_count; row++)
+        budget += m->prices[row] * m->net->row_GBps[row];
+    for (uint32_t row = 0; row < m->net->row_count; row++) {
+        b->mean[row] += BALANCE_MEAN * (m->prices[row] / budget - b->mean[row]);
+        m->prices[row] = b->mean[row];
+    }
+    return pack_master_prove(m, 0.0, &added);
 }
 
 static blink_result_t sharpen(balance_t *b)
@@ -304,7 +323,7 @@ static blink_result_t sharpen(balance_t *b)
         price_rows(b, exponent);
         bool searching = sweeps++ % BALANCE_SEARCH == 0;
         BLINK_TRY(searching ? balance_and_search(b, exponent) : balance_known(b));
-        rate(b);
+        set_rate(b);
         if (searching)
             BLINK_TRY(prove(b, exponent));
         if (pack_master_near_bound(m))
@@ -352,7 +371,7 @@ static uint32_t find_taker(balance_t *b, uint32_t route)
             continue;
         begin_shift(b, route, other);
         double busiest = load_after(b, value);
-        end_shift(b, route, other, 0.0);
+        drop_shift(b);
         if (busiest < least) {
             least = busiest;
             taker = other;
@@ -416,30 +435,34 @@ static void carry(balance_t *b, const double *values)
     }
 }
 
-/* How many routes there are beyond one for each demand, and what all of them carry. */
-static uint32_t count_spare(balance_t *b, double *values)
+/* How many routes there are beyond one for each demand. */
+static uint32_t count_spare(balance_t *b)
 {
     uint32_t used = 0;
-    for (uint32_t route = 0; route < b->router->master.columns.count; route++) {
+    for (uint32_t route = 0; route < b->router->master.columns.count; route++)
+        used += column_of(b, route)->value > 0.0;
+    return used > b->router->demand_count ? used - b->router->demand_count : 0;
+}
+
+static void keep(balance_t *b, double *values)
+{
+    for (uint32_t route = 0; route < b->router->master.columns.count; route++)
         values[route] = column_of(b, route)->value;
-        used += values[route] > 0.0;
-    }
-    return used - b->router->demand_count;
 }
 
 /* Merge as many routes at once as the others just can take: twice as many where they could, else half as
  * many; a single one that they cannot take stays. */
-static blink_result_t thin(balance_t *b, double *values)
+static blink_result_t thin(balance_t *b, double *values, double enough)
 {
-    uint32_t most = count_spare(b, values), merged = 1, skipped = 0;
-    double enough = b->loads.most / ROUTE_THIN_FLOOR;
+    uint32_t merged = 1, skipped = 0, most = count_spare(b);
+    keep(b, values);
     for (uint32_t round = 0; round < BALANCE_THIN_ROUNDS && !pack_master_late(&b->router->master); round++) {
         BLINK_TRY(merge(b, skipped, most, &merged));
         if (merged == 0)
             break;
         BLINK_TRY(mend(b, enough));
         if (b->loads.most <= enough) {
-            count_spare(b, values);
+            keep(b, values);
             most = 2 * merged;
         } else {
             carry(b, values);
@@ -463,24 +486,40 @@ static blink_result_t balance_all(balance_t *b)
     return sharpen(b);
 }
 
+/* What routes carry where every pair gets 1 GB/s, without those whose value is noise. */
+static void scale_values(balance_t *b, double *values)
+{
+    pack_master_t *m = &b->router->master;
+    for (uint32_t goal = 0; goal < m->goal_count; goal++) {
+        double sum = 0.0;
+        for (uint32_t route = m->goals[goal].newest; route != PLAN_NONE; route = column_of(b, route)->next)
+            sum += route_value(b->router, route);
+        for (uint32_t route = m->goals[goal].newest; route != PLAN_NONE; route = column_of(b, route)->next)
+            values[route] = route_value(b->router, route) / sum * m->goals[goal].size;
+    }
+}
+
 static blink_result_t thin_all(balance_t *b)
 {
     pack_master_t *m = &b->router->master;
+    double enough = 1.0 / (m->rate * m->unit_GBps) / ROUTE_THIN_FLOOR;
     double *values = malloc((m->columns.count + 1) * sizeof(*values));
     if (!values)
         return BLINK_FAIL(BLINK_ERR_NO_MEMORY, "no memory for %zu routes", m->columns.count);
-    for (uint32_t route = 0; route < m->columns.count; route++)
-        values[route] = route_value(b->router, route) / m->rate;
     blink_result_t result = learn_uses(b);
     if (result == BLINK_OK) {
+        scale_values(b, values);
         carry(b, values);
-        result = thin(b, values);
+        result = mend(b, enough);
     }
+    if (result == BLINK_OK)
+        result = thin(b, values, enough);
     free(values);
     return result;
 }
 
-/* Meanwhile values are parts of what a demand needs; after it, of the rate. */
+/* Meanwhile values are in GB/s where every pair gets 1 GB/s; afterwards they are units of x, as everywhere.
+ */
 static blink_result_t with_balance(router_t *r, blink_result_t (*work)(balance_t *b))
 {
     balance_t b;
@@ -488,7 +527,7 @@ static blink_result_t with_balance(router_t *r, blink_result_t (*work)(balance_t
     if (result == BLINK_OK)
         result = work(&b);
     if (result == BLINK_OK) {
-        rate(&b);
+        set_rate(&b);
         for (uint32_t route = 0; route < r->master.columns.count; route++)
             column_of(&b, route)->value *= r->master.rate;
     }
@@ -503,5 +542,7 @@ blink_result_t route_balance(router_t *r)
 
 blink_result_t route_thin(router_t *r)
 {
+    if (!(r->master.rate > 0.0)) /* route_place() says for which ranks there is nothing */
+        return BLINK_OK;
     return with_balance(r, thin_all);
 }

@@ -44,7 +44,7 @@ static void test_a_user_has_a_part_and_the_host_all_that_is_left(void **state)
     assert_int_equal(count_of(1000), EVENTS_OF_USER);
 }
 
-static void test_users_together_push_out_nobody_s_latest(void **state)
+static void test_users_together_push_out_no_user_s_latest(void **state)
 {
     (void)state;
     happen(EVENT_OF_NOBODY, EVENTS_MOST, "happens");
@@ -102,7 +102,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_user_has_a_part_and_the_host_all_that_is_left),
-        cmocka_unit_test(test_users_together_push_out_nobody_s_latest),
+        cmocka_unit_test(test_users_together_push_out_no_user_s_latest),
         cmocka_unit_test(test_strangers_push_out_nobody_else),
         cmocka_unit_test(test_pages_adjoin_from_the_newest_to_the_oldest),
         cmocka_unit_test(test_what_is_too_long_is_cut),
