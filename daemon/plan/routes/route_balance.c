@@ -1,11 +1,11 @@
 /*
  * Routes for many demands, near to the optimum and soon. What all rows cost together is made the least, where
- * a row costs exponentially more the more it is loaded: demand after demand shifts payload from its dear
- * routes to its cheapest one, until the two cost the same (gradient projection over paths, as traffic is
+ * a row costs exponentially more the more it is loaded: demand after demand moves payload from its dear
+ * routes to its cheapest one, until both cost the same (gradient projection over paths, as traffic is
  * assigned to roads: Bertsekas and Gallager, Data Networks, 5.7; Jayakrishnan and others, 1994). The exponent
  * grows by a little each sweep, so that in the end the busiest row alone counts (Plotkin, Shmoys and Tardos,
- * 1995); a larger one at once would let the busiest rows hold each other fast. The same prices prove the
- * bound.
+ * 1995). Where it is large from the beginning, the busiest rows are so dear that nothing moves between them.
+ * The same prices prove the bound.
  */
 #include "error.h"
 #include "plan/columns/tuning.h"
@@ -162,8 +162,7 @@ static log_sum_t sum_prices(const balance_t *b, double moved, double sign)
     return (log_sum_t){log(sum) + b->steepness * dearest, growth / sum};
 }
 
-/* Whether the first bit costs what it saves, or more. Where prices are too small for a number, nobody knows.
- */
+/* Whether the first bit costs what it saves, or more. False where prices are too small to tell. */
 static bool has_no_gain(const balance_t *b)
 {
     double cost = 0.0, saved = 0.0;
@@ -296,7 +295,7 @@ static blink_result_t balance_and_search(balance_t *b, double exponent)
     return BLINK_OK;
 }
 
-/* The prices of now prove a bound, and so does their mean, in which what is dear now and then is not so dear.
+/* The prices of now prove a bound, and their mean, in which what is seldom dear costs less, often a better.
  */
 static blink_result_t prove(balance_t *b, double exponent)
 {
@@ -518,8 +517,7 @@ static blink_result_t thin_all(balance_t *b)
     return result;
 }
 
-/* Meanwhile values are in GB/s where every pair gets 1 GB/s; afterwards they are units of x, as everywhere.
- */
+/* Meanwhile values are in GB/s where every pair gets 1 GB/s; afterwards in units of x, as everywhere. */
 static blink_result_t with_balance(router_t *r, blink_result_t (*work)(balance_t *b))
 {
     balance_t b;
