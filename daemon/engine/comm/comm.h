@@ -58,8 +58,8 @@ struct engine_comm {
     _Atomic uint64_t op_count, failed_op_count, payload_bytes, direct_bytes, staged_bytes;
     plan_uses_t plan_uses; /* read by the control thread */
     history_t history;
-    history_t
-        lost_ops; /* what was the history, when the last rank has left a lost one; the control thread's */
+    /* What was the history, when the last rank has left a lost one; the control thread's. */
+    history_t lost_ops;
     _Atomic uint64_t *link_bytes;
     mailbox_item_t add_item;
     mailbox_item_t ended_item;   /* engine to control */

@@ -430,7 +430,8 @@ static void carry(balance_t *b, const double *values)
         b->loads.load[row] = 0.0;
     for (uint32_t route = 0; route < m->columns.count; route++) {
         column_of(b, route)->value = values[route];
-        pack_spread_load(&b->loads, m, route, values[route]);
+        for (const use_t *use = uses_of(b, route), *end = end_of(b, route); use < end; use++)
+            b->loads.load[use->row] += use->part * values[route];
     }
 }
 
